@@ -332,6 +332,31 @@ fn verify_finds_and_locates_a_flipped_byte() {
 }
 
 #[test]
+fn an_empty_log_is_not_called_sound() {
+    let bed = Bed::new(WATCHED);
+    let output = run(&bed, &["activity", "verify"]);
+    assert_eq!(code(&output), 0);
+    let printed = stdout(&output);
+    assert!(
+        printed.contains("note: the activity log is empty"),
+        "{printed}"
+    );
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("sound"));
+    let clock = run(&bed, &["activity", "clock"]);
+    assert_eq!(stdout(&clock).trim(), "retention has not run yet");
+    let restored = run(&bed, &["activity", "restore"]);
+    assert!(stdout(&restored).starts_with("nothing to put back"));
+}
+
+#[test]
+fn a_confirmed_clock_is_shown_as_believed() {
+    let bed = one_of_each();
+    assert_eq!(code(&run(&bed, &["activity", "clock", "--confirm"])), 0);
+    let shown = stdout(&run(&bed, &["activity", "clock"]));
+    assert!(shown.starts_with("the clock is believed"), "{shown}");
+}
+
+#[test]
 fn verify_finds_a_cut_tail_by_the_head_file() {
     let bed = one_of_each();
     let segment = segments(&bed).pop().expect("a segment");

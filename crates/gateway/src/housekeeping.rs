@@ -3,13 +3,16 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use callgate_call::{Events, events::gateway::IndexRebuilt};
-use callgate_record::{Archive, RetentionLimits, Stores};
+use callgate_call::{
+    Events,
+    events::gateway::{EntriesDropped, IndexRebuilt, RetentionPaused, RetentionResumed},
+};
+use callgate_record::{Archive, DropReason, Retained, RetentionLimits, Stores};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -33,6 +36,7 @@ pub(crate) async fn keep(
     (events, stop): (Events, CancellationToken),
 ) {
     let mut retained: Option<Instant> = None;
+    let is_paused = Arc::new(AtomicBool::new(false));
     let mut indexed = Instant::now();
     let log = &stores.log;
     let mut seen = log.head().seq;
@@ -49,10 +53,10 @@ pub(crate) async fn keep(
         if retain_due {
             retained = Some(Instant::now());
         }
-        let (keeping, telling) = (stores.clone(), events.clone());
+        let (keeping, telling, was_paused) = (stores.clone(), events.clone(), is_paused.clone());
         let kept = tokio::task::spawn_blocking(move || {
             if retain_due {
-                drop_old(&*keeping.archive, limits);
+                drop_old(&*keeping.archive, limits, &was_paused, &telling);
             }
             (idle || overdue) && catch_up(&keeping, overdue, &telling)
         });
@@ -67,9 +71,42 @@ pub(crate) async fn keep(
     }
 }
 
-fn drop_old(archive: &dyn Archive, limits: RetentionLimits) {
-    if let Err(error) = archive.retain(limits) {
-        crate::log::old_records_not_dropped(&error);
+fn drop_old(
+    archive: &dyn Archive,
+    limits: RetentionLimits,
+    was_paused: &AtomicBool,
+    events: &Events,
+) {
+    match archive.retain(limits) {
+        Ok(retained) => announce(&retained, was_paused, events),
+        Err(error) => crate::log::old_records_not_dropped(&error),
+    }
+}
+
+/// Announces what was dropped, and a pause when it begins and when it ends.
+fn announce(retained: &Retained, was_paused: &AtomicBool, events: &Events) {
+    for why in [DropReason::Age, DropReason::Size] {
+        let dropped = retained.drops.iter().filter(|one| one.why == why);
+        let (entries, bytes) = dropped.fold((0, 0), |(entries, bytes), one| {
+            (entries + one.entries, bytes + one.bytes)
+        });
+        if entries > 0 {
+            let reason = why.to_string();
+            events.emit(EntriesDropped {
+                entries,
+                bytes,
+                reason: &reason,
+            });
+        }
+    }
+    let was_paused = was_paused.swap(retained.paused.is_some(), Ordering::AcqRel);
+    match &retained.paused {
+        Some(pause) if !was_paused => {
+            let reason = pause.to_string();
+            events.emit(RetentionPaused { reason: &reason });
+        }
+        None if was_paused => events.emit(RetentionResumed),
+        Some(_) | None => {}
     }
 }
 

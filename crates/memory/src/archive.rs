@@ -4,8 +4,8 @@ use std::{collections::HashMap, io::Write};
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity, ActivityFilter, Archive, ArchiveError, Format, Head, KeyedHead, Page, Retained,
-    RetentionLimits, Summary, Verification, WriterId,
+    Activity, ActivityFilter, Archive, ArchiveError, ClockTrust, Format, Head, KeyedHead, Page,
+    Restored, Retained, RetentionLimits, Summary, Verification, WriterId,
 };
 use jiff::Timestamp;
 use ulid::Ulid;
@@ -125,6 +125,19 @@ impl Archive for MemoryArchive {
             reason: "a process without a log of its own cannot drop old records".to_owned(),
         })?;
         Ok(self.journal.lock().retain(writer, limits))
+    }
+
+    fn restore(&self) -> Result<Restored, ArchiveError> {
+        Ok(self.journal.lock().restore())
+    }
+
+    fn clock(&self) -> Result<Option<ClockTrust>, ArchiveError> {
+        Ok(self.journal.lock().trust())
+    }
+
+    fn confirm_clock(&self) -> Result<(), ArchiveError> {
+        self.journal.lock().confirm_clock();
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use callgate_record::{Backend, BackendError, SharedStores, Stores, WriterId};
+use callgate_record::{Backend, BackendError, Clock, SharedStores, Stores, SystemClock, WriterId};
 
 use crate::{
     MemoryLedger, approval_table::MemoryApprovals, archive::MemoryArchive, journal::Journal,
@@ -32,11 +32,16 @@ impl Shared {
 impl Memory {
     /// An empty one. Fails only where the operating system's random number generator does.
     pub fn new() -> Result<Self, BackendError> {
+        Self::with_clock(Arc::new(SystemClock))
+    }
+
+    /// The same with another clock, for tests.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> Result<Self, BackendError> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(|error| BackendError {
             reason: format!("the operating system's random number generator failed: {error}"),
         })?;
-        let journal = Shared(Arc::new(Mutex::new(Journal::new(key))));
+        let journal = Shared(Arc::new(Mutex::new(Journal::new(key, clock))));
         Ok(Self {
             approvals: MemoryApprovals::new(journal.clone()),
             journal,

@@ -1,18 +1,25 @@
 //! The entries of all writers, folded into records, and a hash of each entry.
 
 mod chain;
+mod retention;
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity, Checkpoint, Entry, Head, KeyedHead, Opened, Retained, RetentionLimits, Status,
-    Unknown, Verification, WriterId,
+    Activity, Clock, DropReason, Entry, Head, KeyedHead, Opened, Status, Unknown, Verification,
+    WriterId,
 };
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use ulid::Ulid;
 
-use self::chain::{Chain, sign};
+use self::{
+    chain::{Chain, sign},
+    retention::Retention,
+};
 
 /// The most records. Beyond it the oldest that have ended are dropped, as in retention.
 const MAX_RECORDS: usize = 100_000;
@@ -28,6 +35,8 @@ pub(crate) struct Journal {
     records: BTreeMap<Place, StoredRecord>,
     places: HashMap<CallId, Place>,
     key: [u8; 32],
+    clock: Arc<dyn Clock>,
+    retention: Retention,
 }
 
 #[derive(Debug)]
@@ -36,15 +45,19 @@ struct StoredRecord {
     /// Whether "about to forward", or the answer to another gateway, is in the log.
     uses_approval: bool,
     bytes: u64,
+    /// When it began, by a clock that does not go back: a clock that is behind makes nothing look old.
+    began: Timestamp,
 }
 
 impl Journal {
-    pub(crate) fn new(key: [u8; 32]) -> Self {
+    pub(crate) fn new(key: [u8; 32], clock: Arc<dyn Clock>) -> Self {
         Self {
             writers: BTreeMap::new(),
             records: BTreeMap::new(),
             places: HashMap::new(),
             key,
+            clock,
+            retention: Retention::default(),
         }
     }
 
@@ -58,6 +71,7 @@ impl Journal {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             heads,
+            after: None,
         };
         self.append(writer, &Entry::Opened(opened));
         for of in unsealed {
@@ -84,7 +98,7 @@ impl Journal {
         self.fold(writer, seq, entry, body.len() as u64);
         if self.records.len() > MAX_RECORDS {
             let mut over = self.records.len() - MAX_RECORDS + DROPPED_AT_ONCE;
-            self.drop_records(writer, |_| {
+            self.drop_records(writer, DropReason::Size, |_| {
                 over = over.saturating_sub(1);
                 over > 0
             });
@@ -105,8 +119,9 @@ impl Journal {
             kept.bytes += bytes;
             return;
         }
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let at = Timestamp::from_microsecond(now.as_microsecond()).unwrap_or(now);
+        let began = self.retention.not_before(at);
         if let Some(activity) = Activity::begin(writer, seq, at, entry) {
             let place = (at.as_microsecond(), id);
             self.places.insert(id, place);
@@ -114,6 +129,7 @@ impl Journal {
                 activity,
                 uses_approval,
                 bytes,
+                began,
             };
             self.records.insert(place, kept);
         }
@@ -195,89 +211,14 @@ impl Journal {
                 )
             }),
         };
-        Verification {
+        let mut found = Verification {
             writers: self.writers.len() as u64,
             entries: self.writers.values().map(Chain::len).sum(),
             problems: exported.iter().filter_map(contradicts).collect(),
-            index_differed: None,
-        }
-    }
-
-    /// Drops what exceeds the limits.
-    pub(crate) fn retain(&mut self, writer: WriterId, limits: RetentionLimits) -> Retained {
-        let kept = SignedDuration::from_hours(24 * i64::from(limits.days));
-        let oldest = Timestamp::now().checked_sub(kept).unwrap_or(Timestamp::MIN);
-        let most = limits.max_mb.saturating_mul(1024 * 1024);
-        let mut bytes: u64 = self.records.values().map(|kept| kept.bytes).sum();
-        self.drop_records(writer, |kept| {
-            let goes = kept.activity.timestamp < oldest || bytes > most;
-            if goes {
-                bytes -= kept.bytes;
-            }
-            goes
-        })
-    }
-
-    /// Drops the oldest records while `goes` returns `true`. The newest record stays, and so does every call that has
-    /// not ended.
-    fn drop_records(
-        &mut self,
-        writer: WriterId,
-        mut goes: impl FnMut(&StoredRecord) -> bool,
-    ) -> Retained {
-        let newest = self.records.keys().next_back().copied();
-        let mut dropped = Retained::default();
-        let mut gone = Vec::new();
-        for (place, kept) in &self.records {
-            if Some(*place) == newest || !has_ended(&kept.activity) {
-                continue;
-            }
-            if !goes(kept) {
-                break;
-            }
-            dropped.bytes += kept.bytes;
-            gone.push(*place);
-        }
-        for place in &gone {
-            self.records.remove(place);
-            self.places.remove(&place.1);
-        }
-        if !gone.is_empty() {
-            dropped.entries = self.cut_chains(writer);
-        }
-        dropped
-    }
-
-    /// Forgets the hashes before the first record that each chain still has, and names them in a
-    /// checkpoint of `writer`.
-    fn cut_chains(&mut self, writer: WriterId) -> u64 {
-        let mut firsts: HashMap<WriterId, u64> = HashMap::new();
-        for kept in self.records.values() {
-            let first = firsts.entry(kept.activity.writer).or_insert(u64::MAX);
-            *first = (*first).min(kept.activity.seq);
-        }
-        let mut checkpoints = Vec::new();
-        for (of, chain) in &mut self.writers {
-            let (last, _) = chain.last();
-            let first = firsts.get(of).copied().unwrap_or(last);
-            if let Some((seq, hash, entries)) = chain.cut_before(first) {
-                let (writer, dropped) = (*of, seq);
-                let dropped = Head {
-                    writer,
-                    seq: dropped,
-                    hash,
-                };
-                checkpoints.push(Checkpoint { dropped, entries });
-            }
-        }
-        let entries = checkpoints
-            .iter()
-            .map(|checkpoint| checkpoint.entries)
-            .sum();
-        for checkpoint in checkpoints {
-            self.append(writer, &Entry::Checkpoint(checkpoint));
-        }
-        entries
+            ..Verification::default()
+        };
+        found.note_extent(self.retention.dropped());
+        found
     }
 
     fn unsealed(&self) -> impl Iterator<Item = WriterId> {

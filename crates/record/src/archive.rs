@@ -1,12 +1,17 @@
 //! The port for reading records: queries, verification and retention.
 
-use std::io::{self, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
 
 use callgate_gate::CallId;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::{Activity, Decision, Head, KeyedHead, RecordType, Status};
+use crate::{
+    Activity, ClockTrust, Decision, DropReason, Head, KeyedHead, RecordType, RetentionPause, Status,
+};
 
 /// A filter for records; an absent field matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -128,12 +133,31 @@ pub struct Verification {
     /// How a search index differed from the log, where the backend has one and it did. The index was
     /// rebuilt from the log by then.
     pub index_differed: Option<String>,
+    /// What a reader should know although nothing is wrong, a sentence each: that there is no entry, or which entries
+    /// were dropped by retention.
+    pub notes: Vec<String>,
 }
 
 impl Verification {
     /// Whether the log and the index are as they were written.
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty() && self.index_differed.is_none()
+    }
+
+    /// Notes that nothing is on record, or what retention dropped of it.
+    pub fn note_extent(&mut self, dropped: &BTreeMap<Option<DropReason>, u64>) {
+        if self.entries == 0 {
+            self.notes
+                .push("the activity log is empty: no entry is on record".to_owned());
+        }
+        for (why, entries) in dropped.iter().filter(|(_, entries)| **entries > 0) {
+            let why = why.map_or_else(
+                || "an earlier version gave no reason".to_owned(),
+                |why| why.to_string(),
+            );
+            self.notes
+                .push(format!("retention dropped {entries} entries: {why}"));
+        }
     }
 }
 
@@ -146,8 +170,40 @@ pub struct RetentionLimits {
     pub max_mb: u64,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// What retention has done.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Retained {
+    /// What was dropped, in order.
+    pub drops: Vec<DroppedEntries>,
+    /// Why age dropped nothing.
+    pub paused: Option<RetentionPause>,
+}
+
+impl Retained {
+    /// How many entries were dropped.
+    pub fn entries(&self) -> u64 {
+        self.drops.iter().map(|dropped| dropped.entries).sum()
+    }
+
+    /// How large they were.
+    pub fn bytes(&self) -> u64 {
+        self.drops.iter().map(|dropped| dropped.bytes).sum()
+    }
+}
+
+/// Entries that retention dropped together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DroppedEntries {
+    /// The last of them.
+    pub last: Head,
+    pub entries: u64,
+    pub bytes: u64,
+    pub why: DropReason,
+}
+
+/// What was put back from the trash.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Restored {
     pub entries: u64,
     pub bytes: u64,
 }
@@ -213,10 +269,20 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
     // cut tail.
     fn heads(&self) -> Result<Vec<KeyedHead>, ArchiveError>;
 
-    /// Drops entries beyond the limits, oldest first, and writes a checkpoint about them. The newest entries of a running
-    /// writer stay, and so do a dead writer's calls until they are closed. Does nothing while another process drops
-    /// entries.
+    /// Drops entries beyond the limits, oldest first, and writes checkpoints about them. The newest entries of a running
+    /// writer stay, and so do a dead writer's calls until they are closed. What age drops can be put back for a day;
+    /// what the size drops is gone at once. A clock that is not believed ([`ClockTrust`]) drops nothing by age. Does
+    /// nothing while another process drops entries.
     fn retain(&self, limits: RetentionLimits) -> Result<Retained, ArchiveError>;
+
+    /// Puts back what age has dropped and is not yet gone; age then drops nothing for a day.
+    fn restore(&self) -> Result<Restored, ArchiveError>;
+
+    /// How far retention believes the clock; none before the first [`Archive::retain`].
+    fn clock(&self) -> Result<Option<ClockTrust>, ArchiveError>;
+
+    /// Makes retention believe the clock as it is: a person has looked at it.
+    fn confirm_clock(&self) -> Result<(), ArchiveError>;
 
     /// Updates a search index in small steps, until `make_way` returns that calls need the processor. Queries update it
     /// themselves; a backend without an index does nothing.

@@ -1,7 +1,8 @@
 //! The promises of every backend, as one test suite that runs against any backend.
 //!
-//! A backend's tests call [`conforms`] with a function that makes an empty one. Backends that outlive
-//! their process also go through [`durable`]. Each promise is a function that panics when it is broken.
+//! A backend's tests call [`conforms`] with a function that makes an empty one, and
+//! [`clock::wrong_clocks_drop_nothing`]. Backends that outlive their process also go through [`durable`]. Each promise
+//! is a function that panics when it is broken.
 //!
 //! The suite is here behind the feature `conformance`, and not in the test kit, because the test kit depends on none
 //! of our crates, and a check keeps it so.
@@ -9,6 +10,7 @@
 mod approvals;
 mod approvals_shared;
 mod archive;
+pub mod clock;
 pub mod durable;
 mod ledger;
 mod log;

@@ -12,7 +12,7 @@ use callgate_gate::{ApprovalId, CallId, DeclaredIntent, Operation, Transport};
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
 
-pub use chain::{Checkpoint, Head, KeyedHead, Opened};
+pub use chain::{Checkpoint, DropReason, Head, KeyedHead, Opened};
 pub use origin::Origin;
 pub use raw::RawJson;
 pub use record_type::RecordType;

@@ -8,6 +8,7 @@
 mod activity;
 mod approval_port;
 mod archive;
+mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
 mod entry;
@@ -27,13 +28,17 @@ pub use approval_port::{
     ResolveApprovalError, Resolved, SEAL_MARK_BYTES, StoredQuestion, UnsealedCall,
 };
 pub use archive::{
-    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Format, Page, Retained,
-    RetentionLimits, Summary, Verification,
+    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DroppedEntries, Format, Page,
+    Restored, Retained, RetentionLimits, Summary, Verification,
+};
+pub use clock::{
+    CLOCK_PROOF, CLOCK_TOLERANCE, Clock, ClockJump, ClockTrust, RetentionPause, SystemClock,
+    TRASH_TIME,
 };
 pub use entry::{
-    Body, CallEntry, Check, Checkpoint, Decision, Effect, Entry, EntryKind, Event, Failed,
-    Finished, Head, Intent, KeyedHead, Opened, Origin, RawJson, RecordType, Status, Unknown,
-    WriterId,
+    Body, CallEntry, Check, Checkpoint, Decision, DropReason, Effect, Entry, EntryKind, Event,
+    Failed, Finished, Head, Intent, KeyedHead, Opened, Origin, RawJson, RecordType, Status,
+    Unknown, WriterId,
 };
 pub use instant::InstantWriter;
 pub use ledger::{

@@ -8,12 +8,16 @@ use std::{
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity, ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Format, Head, KeyedHead,
-    Page, Retained, RetentionLimits, Summary, Verification,
+    Activity, ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Clock, ClockTrust, Format,
+    Head, KeyedHead, Page, Restored, Retained, RetentionLimits, Summary, SystemClock, Verification,
 };
 use jiff::Timestamp;
 
-use crate::{ExportError, Index, IndexError, Log, compare_index, export, heads, retain, verify};
+use crate::{
+    ExportError, Index, IndexError, Log, compare_index, export, heads,
+    retain::{self, retain},
+    verify,
+};
 
 /// The records of a data folder. The index is opened by the first query, and stays open.
 #[derive(Debug)]
@@ -21,14 +25,21 @@ pub struct Records {
     dir: PathBuf,
     /// The chain that checkpoints are written to.
     log: Option<Arc<Log>>,
+    clock: Arc<dyn Clock>,
     index: Mutex<Option<Index>>,
 }
 
 impl Records {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
+        Self::with_clock(dir, Arc::new(SystemClock))
+    }
+
+    /// The same with another clock, for tests.
+    pub fn with_clock(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
         Self {
             dir: dir.into(),
             log: None,
+            clock,
             index: Mutex::default(),
         }
     }
@@ -37,7 +48,7 @@ impl Records {
     pub fn written_by(log: Arc<Log>) -> Self {
         Self {
             log: Some(log.clone()),
-            ..Self::new(log.dir())
+            ..Self::with_clock(log.dir(), log.shared_clock())
         }
     }
 
@@ -95,13 +106,16 @@ impl Archive for Records {
             reason: error.to_string(),
         })?;
         let differed = compare_index(&self.dir).map_err(unreadable)?;
-        Ok(Verification {
+        let mut verification = Verification {
             writers: found.writers,
             entries: found.entries,
             problems: found.problems.iter().map(ToString::to_string).collect(),
             index_differed: differed
                 .map(|what| format!("index.sqlite differed from the activity log: {what}")),
-        })
+            notes: Vec::new(),
+        };
+        verification.note_extent(&found.dropped);
+        Ok(verification)
     }
 
     fn heads(&self) -> Result<Vec<KeyedHead>, ArchiveError> {
@@ -115,10 +129,24 @@ impl Archive for Records {
         let log = self.log.as_ref().ok_or_else(|| {
             not_dropped("a process without a log of its own cannot drop old records".to_owned())
         })?;
-        let dropped = retain(log, limits).map_err(|error| not_dropped(error.to_string()))?;
-        Ok(Retained {
-            entries: dropped.entries,
-            bytes: dropped.bytes,
+        retain(log, limits).map_err(|error| not_dropped(error.to_string()))
+    }
+
+    fn restore(&self) -> Result<Restored, ArchiveError> {
+        retain::restore(&self.dir, self.clock.now()).map_err(|error| ArchiveError::NotDropped {
+            reason: error.to_string(),
+        })
+    }
+
+    fn clock(&self) -> Result<Option<ClockTrust>, ArchiveError> {
+        Ok(retain::clock(&self.dir))
+    }
+
+    fn confirm_clock(&self) -> Result<(), ArchiveError> {
+        retain::confirm_clock(&self.dir, self.clock.now()).map_err(|error| {
+            ArchiveError::NotDropped {
+                reason: error.to_string(),
+            }
         })
     }
 

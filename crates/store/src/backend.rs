@@ -47,7 +47,7 @@ impl Backend for Embedded {
 
     fn shared(&self) -> Result<SharedStores, BackendError> {
         Ok(SharedStores {
-            archive: Arc::new(Records::new(self.dir())),
+            archive: Arc::new(Records::with_clock(self.dir(), self.options.clock.clone())),
             approvals: Arc::new(ApprovalStore::new(self.dir(), None)),
             tokens: Arc::new(TokenFile::new(self.dir())),
         })

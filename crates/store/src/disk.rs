@@ -6,6 +6,7 @@ use std::{
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
+    sync::Arc,
 };
 
 use crate::Durability;
@@ -42,6 +43,28 @@ pub trait SegmentFile: Send + Sync + Debug {
     // The default is for disks of tests.
     fn has_name(&self) -> bool {
         true
+    }
+}
+
+/// Writes small files as durably as the log.
+#[derive(Debug, Clone)]
+pub(crate) struct SmallFiles {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) durability: Durability,
+}
+
+impl Default for SmallFiles {
+    fn default() -> Self {
+        Self {
+            disk: Arc::new(RealDisk),
+            durability: Durability::Process,
+        }
+    }
+}
+
+impl SmallFiles {
+    pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.disk.replace(path, bytes, self.durability)
     }
 }
 

@@ -194,7 +194,8 @@ pub(crate) fn sweep_incomplete(log: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn names(path: &Path) -> io::Result<Vec<String>> {
+/// The names in a folder; none without one.
+pub(crate) fn names(path: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

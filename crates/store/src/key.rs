@@ -91,6 +91,13 @@ impl Key {
         Hash(code.into()).to_string()
     }
 
+    /// Whether the code of a text was made with this key.
+    pub(crate) fn made(&self, code: &str, text: &str) -> bool {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
+        let mac = mac.chain_update(text);
+        crate::line::unhex(code).is_some_and(|code| mac.verify_slice(&code).is_ok())
+    }
+
     fn mac(&self, head: &Head) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("HMAC takes a key of any length");
         mac.chain_update(format!("{}\n{}\n{}", head.writer, head.seq, head.hash))

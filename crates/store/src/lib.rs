@@ -6,7 +6,9 @@
 //! ```text
 //! activity/version            the format of the log, 1; a newer one is left alone
 //! activity/key                32 random bytes that make keyed heads; 0600
-//! activity/retain.lock           locked while segments are dropped, shared while all are read
+//! activity/retain.lock        locked while segments are dropped, shared while all are read
+//! activity/clock              how far retention believes the clock
+//! activity/trash/<when>/      what age has dropped, for a day
 //! activity/<writer>/lock      locked while the writer lives
 //! activity/<writer>/000001.jsonl entries, one JSON line each
 //! activity/<writer>/head      the newest keyed head, so that a cut tail is found
@@ -60,7 +62,7 @@ pub use key::KeyError;
 pub use line::LineError;
 pub use problem::{LogVerification, NamedBy, Problem};
 pub use read::{ReadError, heads};
-pub use retain::{DroppedSegments, RetainError, retain};
+pub use retain::{RetainError, retain};
 pub use segment::MAX_END_BYTES;
 pub use tokens::TokenFile;
 pub use verify::verify;

@@ -61,3 +61,7 @@ pub(crate) fn damaged_entry_left_out(
 ) {
     tracing::warn!(%writer, segment, offset, %error, "leaving a damaged entry out of the index");
 }
+
+pub(crate) fn clock_file_not_used(path: &Path, error: &io::Error) {
+    tracing::warn!(path = %path.display(), %error, "ignoring what was kept about the clock; the times of entries are used instead");
+}

@@ -1,6 +1,8 @@
 //! The problems that verification finds in a log, and their messages.
 
-use callgate_record::WriterId;
+use std::collections::BTreeMap;
+
+use callgate_record::{DropReason, WriterId};
 
 use crate::line::LineError;
 
@@ -11,6 +13,8 @@ pub struct LogVerification {
     /// How many good entries they have.
     pub entries: u64,
     pub problems: Vec<Problem>,
+    /// How many entries retention dropped for each reason, by what checkpoints say.
+    pub dropped: BTreeMap<Option<DropReason>, u64>,
 }
 
 impl LogVerification {

@@ -1,33 +1,37 @@
 //! Retention: dropping whole segments beyond the limits, oldest first, each after a checkpoint that
-//! names it.
+//! names it, and putting them back from the trash.
 //!
 //! The segment that a running writer appends to always stays, and so do all segments of a dead writer
-//! whose calls are not closed yet.
+//! whose calls are not closed yet. A clock that is not believed ([`kept_clock`]) drops nothing by age.
+
+mod kept_clock;
+mod segments;
+mod trash;
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
 };
 
-use callgate_record::{Checkpoint, Entry, EntryKind, Head, RetentionLimits, StoreError, WriterId};
+use callgate_record::{
+    Checkpoint, ClockTrust, DropReason, DroppedEntries, Entry, EntryKind, Head, Restored, Retained,
+    RetentionLimits, StoreError, WriterId,
+};
 use jiff::{SignedDuration, Timestamp};
 
+use self::{
+    kept_clock::KeptClock,
+    segments::{SegmentInfo, WriterSegments},
+    trash::Trash,
+};
 use crate::{
     Log,
     disk::private_file,
-    folder::{self, Folder, SegmentPath},
-    line::{self, Front},
-    read,
+    folder::{self, Folder},
+    line, read,
 };
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct DroppedSegments {
-    pub segments: u64,
-    /// How many entries were in them.
-    pub entries: u64,
-    pub bytes: u64,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum RetainError {
@@ -41,40 +45,75 @@ pub enum RetainError {
 
 /// Drops segments beyond `limits`; the checkpoints go into the chain of `log`. Does nothing while another process drops
 /// segments.
-pub fn retain(log: &Log, limits: RetentionLimits) -> Result<DroppedSegments, RetainError> {
+pub fn retain(log: &Log, limits: RetentionLimits) -> Result<Retained, RetainError> {
     let root = folder::log_path(log.dir());
-    let lock = lock_path(&root);
-    let file = private_file()
-        .open(&lock)
-        .map_err(|source| stuck(&lock, source))?;
-    if file.try_lock().is_err() {
-        return Ok(DroppedSegments::default());
+    let lock = lock(&root)?;
+    if lock.try_lock().is_err() {
+        return Ok(Retained::default());
     }
-    let mut queues = queues(&root)?;
-    for queue in &queues {
-        queue.remove_if_empty()?;
+    let now = log.clock().now();
+    let mut clock = KeptClock::load(&root);
+    let mut queues = segments::queues(&root, &clock)?;
+    let paused = clock.look(now, log.uptime_since_look(), || segments::times(&queues));
+    let mut trash = Trash::in_log(&root);
+    if paused.is_none() {
+        trash.purge(now)?;
     }
-    let mut bytes: u64 = queues.iter().map(|queue| queue.bytes()).sum();
     let kept = SignedDuration::from_hours(24 * i64::from(limits.days));
-    let oldest_kept = Timestamp::now().checked_sub(kept).unwrap_or(Timestamp::MIN);
-    let mut dropped = DroppedSegments::default();
-    while let Some(queue) = oldest(&mut queues) {
-        let Some(next) = queue.segments.first().filter(|_| queue.droppable > 0) else {
-            break;
-        };
-        let is_too_much = bytes > limits.max_mb.saturating_mul(1024 * 1024);
-        if next.last.at >= oldest_kept && !is_too_much {
-            break;
-        }
-        let size = next.bytes;
-        let entries = next.entries;
-        drop_first(log, &root, queue)?;
-        bytes -= size;
-        dropped.segments += 1;
-        dropped.entries += entries;
-        dropped.bytes += size;
+    let oldest_kept = match paused {
+        None => now.checked_sub(kept).unwrap_or(Timestamp::MIN),
+        Some(_) => Timestamp::MIN,
+    };
+    let mut dropping = Dropping {
+        log,
+        root: &root,
+        now,
+        trash,
+        clock,
+    };
+    let drops = dropping.drop_all(&mut queues, oldest_kept, limits);
+    // Kept also when dropping failed: the next run must know what this one saw of the clock.
+    let kept = dropping.clock.keep(&root, &log.small_files());
+    let drops = drops?;
+    kept.map_err(|source| stuck(&kept_clock::path(&root), source))?;
+    Ok(Retained { drops, paused })
+}
+
+/// Puts back what age has dropped and is not yet gone.
+pub(crate) fn restore(dir: &Path, now: Timestamp) -> Result<Restored, RetainError> {
+    let root = folder::log_path(dir);
+    let lock = held_lock(&root)?;
+    let restored = Trash::in_log(&root).put_back()?;
+    if restored.entries > 0 {
+        let mut clock = KeptClock::load(&root);
+        clock.restored(now);
+        let kept = clock.keep(&root, &crate::disk::SmallFiles::default());
+        kept.map_err(|source| stuck(&kept_clock::path(&root), source))?;
     }
-    Ok(dropped)
+    drop(lock);
+    Ok(restored)
+}
+
+/// How far the clock is believed; none before the first retention.
+pub(crate) fn clock(dir: &Path) -> Option<ClockTrust> {
+    KeptClock::load(&folder::log_path(dir)).known()
+}
+
+/// Believes the clock as it is.
+pub(crate) fn confirm_clock(dir: &Path, now: Timestamp) -> Result<(), RetainError> {
+    let root = folder::log_path(dir);
+    let lock = held_lock(&root)?;
+    let mut clock = KeptClock::load(&root);
+    clock.confirm(now);
+    let kept = clock.keep(&root, &crate::disk::SmallFiles::default());
+    kept.map_err(|source| stuck(&kept_clock::path(&root), source))?;
+    drop(lock);
+    Ok(())
+}
+
+/// The newest time that was ever believed in this log.
+pub(crate) fn newest_believed(root: &Path) -> Option<Timestamp> {
+    KeptClock::load(root).known().map(|trust| trust.highest)
 }
 
 /// The lock of the process that drops segments; shared by readers that need all of them.
@@ -82,123 +121,122 @@ pub(crate) fn lock_path(log: &Path) -> PathBuf {
     log.join("retain.lock")
 }
 
-/// The segments of one writer that have entries, oldest first.
-struct WriterSegments {
-    folder: Folder,
-    segments: Vec<SegmentInfo>,
-    /// How many of them, from the first, may be dropped.
-    droppable: usize,
-    is_sealed: bool,
+fn lock(root: &Path) -> Result<File, RetainError> {
+    let path = lock_path(root);
+    private_file()
+        .open(&path)
+        .map_err(|source| stuck(&path, source))
 }
 
-struct SegmentInfo {
-    path: PathBuf,
-    bytes: u64,
-    entries: u64,
-    last: Front,
+fn held_lock(root: &Path) -> Result<File, RetainError> {
+    crate::disk::private_folder(root).map_err(|source| stuck(root, source))?;
+    let lock = lock(root)?;
+    lock.lock()
+        .map_err(|source| stuck(&lock_path(root), source))?;
+    Ok(lock)
 }
 
-impl WriterSegments {
-    fn bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes).sum()
-    }
+/// One run of retention.
+struct Dropping<'a> {
+    log: &'a Log,
+    root: &'a Path,
+    now: Timestamp,
+    trash: Trash,
+    clock: KeptClock,
+}
 
-    /// Removes the folder of a process that died before its first entry: it has no segment to drop.
-    fn remove_if_empty(&self) -> Result<(), RetainError> {
-        let seal = folder::read_head(&self.folder.seal_path()).ok().flatten();
-        match seal {
-            Some(keyed) if keyed.head.seq == 0 => remove(&self.folder.path, fs::remove_dir_all),
-            _ => Ok(()),
+impl Dropping<'_> {
+    fn drop_all(
+        &mut self,
+        queues: &mut [WriterSegments],
+        oldest_kept: Timestamp,
+        limits: RetentionLimits,
+    ) -> Result<Vec<DroppedEntries>, RetainError> {
+        for queue in queues.iter() {
+            queue.remove_if_empty()?;
         }
-    }
-}
-
-fn queues(root: &Path) -> Result<Vec<WriterSegments>, RetainError> {
-    let folders = Folder::list(root).map_err(|source| stuck(root, source))?;
-    folders.into_iter().map(queue).collect()
-}
-
-fn queue(folder: Folder) -> Result<WriterSegments, RetainError> {
-    let is_sealed = folder.is_sealed();
-    let is_alive = folder
-        .is_alive()
-        .map_err(|source| stuck(&folder.path, source))?;
-    let mut segments = Vec::new();
-    for segment in folder
-        .segments()
-        .map_err(|source| stuck(&folder.path, source))?
-    {
-        match segment_info(&segment) {
-            Ok(kept) => segments.extend(kept),
-            Err(source) => {
-                // A damaged segment is evidence: it stays, and so do the later ones, or it would look like a gap.
-                crate::log::damaged_segment_kept(&segment.path, &source);
+        let most = limits.max_mb.saturating_mul(1024 * 1024);
+        let mut bytes: u64 = queues.iter().map(WriterSegments::bytes).sum();
+        let mut drops = Vec::new();
+        loop {
+            let is_over = self.is_over(bytes, most)?;
+            let Some(queue) = oldest(queues) else {
                 break;
-            }
+            };
+            let Some(next) = queue.segments.first() else {
+                break;
+            };
+            let why = if is_over {
+                DropReason::Size
+            } else if next.younger_than < oldest_kept {
+                DropReason::Age
+            } else {
+                break;
+            };
+            let dropped = self.drop_first(queue, why)?;
+            bytes -= dropped.bytes;
+            drops.push(dropped);
         }
+        Ok(drops)
     }
-    // A sealed writer is complete. A running one still writes its last segment. The entries of a dead one are needed to
-    // close its calls.
-    let droppable = match (is_sealed, is_alive) {
-        (true, _) => segments.len(),
-        (false, true) => segments.len().saturating_sub(1),
-        (false, false) => 0,
-    };
-    Ok(WriterSegments {
-        folder,
-        segments,
-        droppable,
-        is_sealed,
-    })
-}
 
-fn segment_info(segment: &SegmentPath) -> io::Result<Option<SegmentInfo>> {
-    let (Some(first), Some(last)) = (
-        read::first_line(&segment.path)?,
-        read::last_line(&segment.path)?,
-    ) else {
-        return Ok(None);
-    };
-    let first =
-        line::parse(&first).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    let bytes = fs::metadata(&segment.path)?.len();
-    let entries = last.seq.saturating_sub(first.front.seq) + 1;
-    Ok(Some(SegmentInfo {
-        path: segment.path.clone(),
-        bytes,
-        entries,
-        last,
-    }))
+    /// Whether `bytes` are more than `most`. The trash counts, and goes first.
+    fn is_over(&mut self, bytes: u64, most: u64) -> Result<bool, RetainError> {
+        if bytes + self.trash.bytes()? > most {
+            self.trash.empty()?;
+        }
+        Ok(bytes > most)
+    }
+
+    fn drop_first(
+        &mut self,
+        queue: &mut WriterSegments,
+        why: DropReason,
+    ) -> Result<DroppedEntries, RetainError> {
+        let segment = queue.segments.remove(0);
+        queue.droppable -= 1;
+        for checkpoint in still_needed(self.root, queue, &segment)? {
+            self.log.append_blocking(&Entry::Checkpoint(checkpoint))?;
+        }
+        let writer = queue.folder.writer;
+        let last = Head {
+            writer,
+            ..segment.last.head()
+        };
+        // Before the file goes: after a crash in between the segment is dropped again, but a missing segment without a
+        // checkpoint would be taken for tampering.
+        self.log.append_blocking(&Entry::Checkpoint(Checkpoint {
+            dropped: last.clone(),
+            entries: segment.entries,
+            why: Some(why),
+        }))?;
+        match why {
+            DropReason::Age => self.trash.take(self.now, &queue.folder, &segment.path)?,
+            DropReason::Size => remove(&segment.path, fs::remove_file)?,
+        }
+        if queue.is_sealed && queue.segments.is_empty() {
+            match why {
+                DropReason::Age => self.trash.take_rest(self.now, &queue.folder)?,
+                DropReason::Size => {}
+            }
+            remove(&queue.folder.path, fs::remove_dir_all)?;
+            self.clock.forget(writer);
+        } else {
+            self.clock.note(writer, segment.younger_than);
+        }
+        Ok(DroppedEntries {
+            last,
+            entries: segment.entries,
+            bytes: segment.bytes,
+            why,
+        })
+    }
 }
 
 /// The writer with the oldest segment that may be dropped.
 fn oldest(queues: &mut [WriterSegments]) -> Option<&mut WriterSegments> {
     let droppable = queues.iter_mut().filter(|queue| queue.droppable > 0);
-    droppable.min_by_key(|queue| queue.segments.first().map(|segment| segment.last.at))
-}
-
-fn drop_first(log: &Log, root: &Path, queue: &mut WriterSegments) -> Result<(), RetainError> {
-    let segment = queue.segments.remove(0);
-    queue.droppable -= 1;
-    for checkpoint in still_needed(root, queue, &segment)? {
-        log.append_blocking(&Entry::Checkpoint(checkpoint))?;
-    }
-    let writer = queue.folder.writer;
-    let dropped = Head {
-        writer,
-        ..segment.last.head()
-    };
-    // Before the file goes: after a crash in between the segment is dropped again, but a missing segment without a
-    // checkpoint would be taken for tampering.
-    log.append_blocking(&Entry::Checkpoint(Checkpoint {
-        dropped,
-        entries: segment.entries,
-    }))?;
-    remove(&segment.path, fs::remove_file)?;
-    if queue.is_sealed && queue.segments.is_empty() {
-        remove(&queue.folder.path, fs::remove_dir_all)?;
-    }
-    Ok(())
+    droppable.min_by_key(|queue| queue.segments.first().map(|segment| segment.younger_than))
 }
 
 /// The checkpoints inside a dropped segment that are still needed: those about writers that exist or are named. They are

@@ -11,7 +11,7 @@ use std::{
     path::Path,
 };
 
-use callgate_record::{Checkpoint, Entry, EntryKind, Head, KeyedHead, WriterId};
+use callgate_record::{Checkpoint, DropReason, Entry, EntryKind, Head, KeyedHead, WriterId};
 
 use crate::{
     folder::{self, Folder},
@@ -71,6 +71,7 @@ pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<LogVerification, 
             }),
         });
     }
+    found.dropped = evidence.count_dropped(&chains);
     found.problems = problems;
     Ok(found)
 }
@@ -174,6 +175,32 @@ impl Evidence {
                 seq: keyed.head.seq,
             });
         }
+    }
+
+    /// How many entries retention dropped for each reason. Of checkpoints that were dropped themselves only the newest
+    /// about each writer is known, so its reason stands for the earlier ones.
+    fn count_dropped(
+        &self,
+        chains: &BTreeMap<WriterId, WriterChain>,
+    ) -> BTreeMap<Option<DropReason>, u64> {
+        let mut counts = BTreeMap::new();
+        for (writer, checkpoints) in &self.dropped {
+            // What was put back from the trash is not missing.
+            let first = chains.get(writer).and_then(|chain| chain.reader.first());
+            let missing = first.map_or(u64::MAX, |(first, _)| first.saturating_sub(1));
+            let mut ends: Vec<_> = checkpoints
+                .iter()
+                .map(|one| (one.dropped.seq, one.why))
+                .collect();
+            ends.sort_unstable();
+            let mut counted = 0;
+            for (end, why) in ends {
+                let end = end.min(missing);
+                *counts.entry(why).or_default() += end - counted.min(end);
+                counted = counted.max(end);
+            }
+        }
+        counts
     }
 
     /// Whether retention dropped this entry.

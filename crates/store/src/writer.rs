@@ -15,11 +15,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
+    time::Duration,
 };
 
 use callgate_record::{
-    DurabilityWait, Entry, Event, Head, Opened, Placing, Position, RecordType, Store, StoreError,
-    Unknown, WriterId,
+    Clock, DurabilityWait, Entry, Event, Head, Opened, Placing, Position, RecordType, Store,
+    StoreError, SystemClock, Unknown, WriterId,
 };
 use futures_util::future::{Either, FutureExt, ready};
 use tokio::sync::watch;
@@ -27,11 +28,11 @@ use ulid::Ulid;
 
 use crate::{
     adopt::{self, DeadWriter},
-    disk::{Disk, RealDisk, private_folder},
+    disk::{Disk, RealDisk, SmallFiles, private_folder},
     folder::{self, Folder, Lock},
     index::{self, IndexError},
     key::{Key, KeyError},
-    line,
+    line, retain,
     version::{self, VersionError},
 };
 use chain::{CallStep, Chain, ChainOptions};
@@ -59,6 +60,7 @@ pub struct LogOptions {
     pub head_every: u64,
     /// The version of the binary, for the opening entry.
     pub version: String,
+    pub clock: Arc<dyn Clock>,
 }
 
 impl LogOptions {
@@ -70,6 +72,7 @@ impl LogOptions {
             segment_bytes: 16 * 1024 * 1024,
             head_every: 1000,
             version: version.into(),
+            clock: Arc::new(SystemClock),
         }
     }
 }
@@ -99,6 +102,10 @@ pub struct Log {
     keeper: Option<JoinHandle<()>>,
     dir: PathBuf,
     writer: WriterId,
+    files: SmallFiles,
+    clock: Arc<dyn Clock>,
+    /// The uptime when retention last looked at the clock.
+    looked: Mutex<Option<Duration>>,
     _lock: Lock,
 }
 
@@ -137,14 +144,20 @@ impl Log {
         let survey = adopt::survey(&log, folder.writer).map_err(no_folder)?;
         let mut chain = Chain::new(ChainOptions {
             folder: folder.clone(),
-            disk,
+            disk: Arc::clone(&disk),
+            clock: Arc::clone(&options.clock),
             key,
             segment_bytes: options.segment_bytes,
             head_every: options.head_every,
             durability: options.durability,
         });
-        if let Err(source) = first_entries(&mut chain, &options.version, survey.heads, &survey.dead)
-        {
+        let opened = Opened {
+            pid: std::process::id(),
+            version: options.version,
+            heads: survey.heads,
+            after: retain::newest_believed(&log),
+        };
+        if let Err(source) = first_entries(&mut chain, opened, &survey.dead) {
             if chain.is_empty() {
                 // The chain has no entry, so nothing can name this writer.
                 let _ = fs::remove_dir_all(&folder.path);
@@ -170,6 +183,12 @@ impl Log {
             keeper: Some(keeper),
             dir: options.dir,
             writer: folder.writer,
+            files: SmallFiles {
+                disk,
+                durability: options.durability,
+            },
+            clock: options.clock,
+            looked: Mutex::default(),
             _lock: lock,
         })
     }
@@ -208,6 +227,26 @@ impl Log {
             let synced = chain.sync_now();
             synced.map_err(|error| refused(&chain, &error))
         })
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    pub(crate) fn shared_clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.clock)
+    }
+
+    pub(crate) fn small_files(&self) -> SmallFiles {
+        self.files.clone()
+    }
+
+    /// The uptime since this was asked before; none the first time.
+    pub(crate) fn uptime_since_look(&self) -> Option<Duration> {
+        let now = self.clock.uptime();
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = looked.replace(now)?;
+        Some(now.saturating_sub(before))
     }
 
     fn chain(&self) -> MutexGuard<'_, Chain> {
@@ -315,17 +354,7 @@ impl Shared {
     }
 }
 
-fn first_entries(
-    chain: &mut Chain,
-    version: &str,
-    heads: Vec<Head>,
-    dead: &[DeadWriter],
-) -> io::Result<()> {
-    let opened = Opened {
-        pid: std::process::id(),
-        version: version.to_owned(),
-        heads,
-    };
+fn first_entries(chain: &mut Chain, opened: Opened, dead: &[DeadWriter]) -> io::Result<()> {
     // Before the first segment, so that `verify` can take a missing file for tampering.
     chain.replace_head_file()?;
     chain.take(&Entry::Opened(opened))?;

@@ -135,6 +135,66 @@ impl Event for IndexRebuilt {
     }
 }
 
+/// Retention dropped old entries of the activity log.
+#[derive(Debug)]
+pub struct EntriesDropped<'a> {
+    pub entries: u64,
+    pub bytes: u64,
+    /// Why they were dropped.
+    pub reason: &'a str,
+}
+
+impl Event for EntriesDropped<'_> {
+    const NAME: &'static str = "retention.dropped";
+
+    fn log(&self) {
+        let (entries, bytes) = (self.entries, self.bytes);
+        tracing::info!(entries, bytes, reason = self.reason, "{}", Self::NAME);
+    }
+
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
+            reason: Some(self.reason.to_owned()),
+            ..EventFields::new(Self::NAME)
+        }
+        .meta("entries", self.entries)
+        .meta("bytes", self.bytes)
+    }
+}
+
+/// Retention drops nothing by age for now.
+#[derive(Debug)]
+pub struct RetentionPaused<'a> {
+    pub reason: &'a str,
+}
+
+impl Event for RetentionPaused<'_> {
+    const NAME: &'static str = "retention.paused";
+
+    fn log(&self) {
+        tracing::warn!(reason = self.reason, "{}", Self::NAME);
+    }
+
+    fn fields(&self) -> EventFields<'_> {
+        EventFields {
+            reason: Some(self.reason.to_owned()),
+            ..EventFields::new(Self::NAME)
+        }
+    }
+}
+
+/// Retention drops entries by age again.
+#[derive(Debug)]
+pub struct RetentionResumed;
+
+impl Event for RetentionResumed {
+    const NAME: &'static str = "retention.resumed";
+
+    fn log(&self) {
+        tracing::info!("{}", Self::NAME);
+    }
+}
+
 /// A configuration or policy is invalid; the last good one stays in use.
 #[derive(Debug)]
 pub struct PolicyRejected<'a> {

@@ -50,6 +50,19 @@ pub(crate) enum ActivityCommand {
     },
     /// Print the newest entry of each writer, to keep elsewhere for `verify --head`
     Head,
+    /// Put back what retention dropped by age within the last day
+    ///
+    /// For a day after that, retention drops nothing by age.
+    Restore,
+    /// Show whether retention believes the clock
+    ///
+    /// A clock that is more than 7 days ahead of everything on record pauses retention by age, until it has held for a
+    /// day of uptime or is confirmed here.
+    Clock {
+        /// Believe the clock as it is now
+        #[arg(long)]
+        confirm: bool,
+    },
     /// Export calls, oldest first
     Export {
         /// The format

@@ -1,6 +1,7 @@
 //! `callgate activity …`: lists, verifies and exports recorded calls.
 
 mod live;
+pub(super) mod retention;
 
 use std::{
     fs,
@@ -55,6 +56,8 @@ pub(crate) fn print(
         ActivityCommand::Summary { period } => live::summary(archive, period, as_json),
         ActivityCommand::Verify { head } => check(archive, head.as_deref(), as_json),
         ActivityCommand::Head => print_heads(archive, as_json),
+        ActivityCommand::Restore => retention::restore(archive, as_json),
+        ActivityCommand::Clock { confirm } => retention::clock(archive, *confirm, as_json),
         ActivityCommand::Export { format, filter } => write_out(archive, *format, filter),
     }
 }
@@ -142,7 +145,7 @@ fn check(
     let is_sound = problems.is_empty();
     if as_json {
         let report = serde_json::json!({
-            "writers": found.writers, "entries": found.entries, "sound": is_sound, "problems": problems
+            "writers": found.writers, "entries": found.entries, "sound": is_sound, "problems": problems, "notes": found.notes
         });
         outln!("{report}");
     } else {
@@ -150,9 +153,16 @@ fn check(
         problems
             .iter()
             .for_each(|problem| outln!("problem: {}", one_line(problem, 300)));
+        found
+            .notes
+            .iter()
+            .for_each(|note| outln!("note: {}", one_line(note, 300)));
     }
     if is_sound {
-        eprintln!("the activity log is sound");
+        // Nothing can be said about a log without entries: it may have been deleted.
+        if found.entries > 0 {
+            eprintln!("the activity log is sound");
+        }
         return Ok(ExitCode::SUCCESS);
     }
     Err(Failed::user(format!(

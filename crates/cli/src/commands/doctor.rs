@@ -5,7 +5,9 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time:
 use callgate_call::{Providers, RateUsage, Usage};
 use callgate_gate::Launch;
 use callgate_gate::pins;
-use callgate_record::{Activity, ActivityFilter, Archive, RecordType, Verification};
+use callgate_record::{
+    Activity, ActivityFilter, Archive, RecordType, RetentionPause, Verification,
+};
 use callgate_upstream::{Profile, ServerReport, ServerStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
@@ -46,6 +48,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     findings.push(record(&verified));
     findings.extend(damaged_lock(&settings));
     findings.extend(index(verified));
+    findings.extend(paused(&*archive)?);
     findings.extend(loosened(&*archive)?);
     let runtime = setup::runtime()?;
     findings.extend(runtime.block_on(usage(&settings)));
@@ -174,8 +177,9 @@ fn one_token(usage: &Usage) -> String {
 }
 
 fn record(found: &Verification) -> Finding {
+    let notes: String = found.notes.iter().map(|note| format!("; {note}")).collect();
     let what = format!(
-        "activity log: {} entries of {} writers",
+        "activity log: {} entries of {} writers{notes}",
         found.entries, found.writers
     );
     match found.problems.first() {
@@ -185,6 +189,19 @@ fn record(found: &Verification) -> Finding {
             "`callgate activity verify` lists all problems",
         ),
     }
+}
+
+/// Retention that drops nothing by age for now.
+fn paused(archive: &dyn Archive) -> Result<Option<Finding>, Failed> {
+    let trust = archive.clock().map_err(activity::archive_failed)?;
+    let pause = trust.and_then(|trust| trust.pause(Timestamp::now()));
+    Ok(pause.map(|pause| {
+        let what = format!("retention drops nothing by age: {pause}");
+        match pause {
+            RetentionPause::Clock { .. } => problem(what, activity::retention::CONFIRM),
+            RetentionPause::Restored { .. } => fine(what),
+        }
+    }))
 }
 
 /// Recent changes that loosened policy while a gateway ran, by the operator or by an intruder.

@@ -66,8 +66,14 @@ impl Chain {
             self.dropped += 1;
             entries += 1;
         }
-        let hash = self.dropped_hash.filter(|_| entries > 0)?;
-        Some((self.dropped, hash.to_string(), entries))
+        let (seq, hash) = self.last_dropped().filter(|_| entries > 0)?;
+        Some((seq, hash, entries))
+    }
+
+    /// The number and hash of the last dropped entry.
+    pub(super) fn last_dropped(&self) -> Option<(u64, String)> {
+        let hash = self.dropped_hash.as_ref()?;
+        Some((self.dropped, hash.to_string()))
     }
 }
 

@@ -224,7 +224,7 @@ pub(super) fn retention_drops_the_oldest_and_keeps_the_newest(backend: &dyn Back
     assert_eq!(statuses(&*archive).len(), 40);
     let exported = archive.heads().expect("heads");
     let dropped = archive.retain(NOTHING).expect("they are dropped");
-    assert!(dropped.entries > 0 && dropped.bytes > 0, "{dropped:?}");
+    assert!(dropped.entries() > 0 && dropped.bytes() > 0, "{dropped:?}");
     let left: Vec<CallId> = statuses(&*archive).iter().map(|(id, _)| *id).collect();
     assert!(
         !left.is_empty() && left.len() < 40,

@@ -1,5 +1,6 @@
 //! Entries about the chain itself: openings, heads, and checkpoints of retention.
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::WriterId;
@@ -13,6 +14,9 @@ pub struct Opened {
     /// The last entries of the other writers.
     // A chain cannot prove its own length: a tail that is cut off later is found because the entry is named here.
     pub heads: Vec<Head>,
+    /// The newest time that was ever believed: the chain is younger than this, also if its own times are wrong.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub after: Option<Timestamp>,
 }
 
 /// The last entry of a writer's chain at some time.
@@ -41,4 +45,26 @@ pub struct Checkpoint {
     pub dropped: Head,
     /// How many entries are gone.
     pub entries: u64,
+    /// Absent in checkpoints of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<DropReason>,
+}
+
+/// Why retention dropped entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DropReason {
+    /// They were older than the limit; for a day they can be put back.
+    Age,
+    /// The record was larger than the limit.
+    Size,
+}
+
+impl std::fmt::Display for DropReason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Age => "older than the limit",
+            Self::Size => "beyond the size limit",
+        })
+    }
 }

@@ -129,6 +129,10 @@ fn read_batch(
     let Some(first) = segments.first() else {
         return Ok(Batch::END);
     };
+    if before.is_some_and(|mark| first.number < mark.first) {
+        // Earlier segments were put back from the trash.
+        return start_over(transaction, folder, first);
+    }
     if first.number > mark.first {
         forget_before(transaction, folder, first)?;
         mark.first = first.number;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Entry, Head, InstantWriter, WriterId};
+use callgate_record::{Clock, Entry, Head, InstantWriter, WriterId};
 use foldhash::HashSet;
 use jiff::Timestamp;
 
@@ -29,6 +29,7 @@ const CLOCK_SLIP_US: i64 = 1_000_000;
 pub(super) struct ChainOptions {
     pub(super) folder: Folder,
     pub(super) disk: Arc<dyn Disk>,
+    pub(super) clock: Arc<dyn Clock>,
     pub(super) key: Key,
     pub(super) segment_bytes: u64,
     pub(super) head_every: u64,
@@ -322,7 +323,7 @@ impl Chain {
     /// The current time, but later than the entry before, so that sorting by time keeps a chain's order. A
     /// clock that was set back by more than [`CLOCK_SLIP_US`] is followed.
     fn next_instant(&self) -> Timestamp {
-        let now = Timestamp::now().as_microsecond();
+        let now = self.options.clock.now().as_microsecond();
         let last = self.at.as_microsecond();
         let is_tie = now <= last && last - now < CLOCK_SLIP_US;
         let at = if is_tie { last + 1 } else { now };

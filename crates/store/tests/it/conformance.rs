@@ -10,7 +10,7 @@ use std::{
 use callgate_record::{
     Backend, BackendError, SharedStores, Stores,
     conformance::{
-        conforms,
+        clock, conforms,
         durable::{self, Faulty},
     },
 };
@@ -59,6 +59,19 @@ impl Backend for InFolder {
 #[test]
 fn the_embedded_backend_passes_the_conformance_suite() {
     conforms(InFolder::fresh);
+}
+
+#[test]
+fn wrong_clocks_drop_nothing() {
+    clock::wrong_clocks_drop_nothing(|clock| {
+        let dir = Arc::new(tempfile::tempdir().unwrap());
+        let mut options = small(dir.path());
+        options.clock = clock;
+        InFolder {
+            dir,
+            backend: Embedded::new(options),
+        }
+    });
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn retention_replaces_old_segments_by_a_checkpoint() {
     )
     .unwrap();
     assert_eq!(
-        dropped.segments,
+        dropped.drops.len() as u64,
         before - 1,
         "the segment that is written to stays"
     );
