@@ -9,6 +9,7 @@
 
 mod compare;
 mod fill;
+mod forget;
 mod place;
 mod query;
 mod rows;

@@ -7,7 +7,9 @@ use callgate_record::Activity;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::{
-    IndexError, load,
+    IndexError,
+    forget::{forget_before, forget_gone, forget_writer},
+    load,
     place::{Place, Reader},
     rows::{self, ChangedRecord},
     seal::Seal,
@@ -318,23 +320,38 @@ fn settle(
 ) -> Result<(), rusqlite::Error> {
     let writer = folder.writer.to_string();
     if is_dead {
-        let unknown = transaction.execute(
-            "UPDATE activity SET status = 'unknown' WHERE writer = ?1 AND status IS NULL",
-            [&writer],
+        end_open(
+            transaction,
+            "unknown",
+            "writer = ?1 AND status IS NULL",
+            &writer,
         )?;
         // A held call ends with the process that held it; nothing was sent. `+writer` keeps SQLite from that index:
         // few calls wait, and a writer has many.
-        let rejected = transaction.execute(
-            "UPDATE activity SET status = 'rejected' WHERE +writer = ?1 AND status = 'pending'",
-            [&writer],
+        end_open(
+            transaction,
+            "rejected",
+            "+writer = ?1 AND status = 'pending'",
+            &writer,
         )?;
-        tally::recount_after(transaction, unknown + rejected)?;
     }
     transaction.execute(
         "UPDATE writer SET settled = ?2 WHERE id = ?1 AND settled IS NOT ?2",
         params![writer, settled],
     )?;
     Ok(())
+}
+
+/// Gives a status to all records that a condition names.
+fn end_open(
+    transaction: &Transaction<'_>,
+    status: &str,
+    condition: &str,
+    writer: &str,
+) -> Result<(), rusqlite::Error> {
+    tally::change_all(transaction, status, condition, [writer])?;
+    let sql = format!("UPDATE activity SET status = '{status}' WHERE {condition}");
+    transaction.execute(&sql, [writer]).map(drop)
 }
 
 fn mark(connection: &Connection, folder: &Folder) -> Result<Option<Mark>, rusqlite::Error> {
@@ -369,59 +386,6 @@ fn put_mark(
         ],
     )?;
     Ok(())
-}
-
-/// Forgets what retention dropped in front of the first segment that is left.
-fn forget_before(
-    transaction: &Transaction<'_>,
-    folder: &Folder,
-    first: &SegmentPath,
-) -> Result<(), IndexError> {
-    let Some(text) = read::first_line(&first.path)? else {
-        return Ok(());
-    };
-    let Ok(line) = line::parse_unchecked(&text) else {
-        return Ok(());
-    };
-    let seq = line.front.seq;
-    let writer = folder.writer.to_string();
-    let dropped = transaction.execute(
-        "DELETE FROM activity WHERE writer = ?1 AND seq < ?2",
-        params![writer, seq],
-    )?;
-    Ok(tally::recount_after(transaction, dropped)?)
-}
-
-fn forget_writer(transaction: &Transaction<'_>, folder: &Folder) -> Result<(), rusqlite::Error> {
-    forget_id(transaction, &folder.writer.to_string())
-}
-
-fn forget_id(transaction: &Transaction<'_>, writer: &str) -> Result<(), rusqlite::Error> {
-    let dropped = transaction.execute("DELETE FROM activity WHERE writer = ?1", [writer])?;
-    transaction.execute("DELETE FROM writer WHERE id = ?1", [writer])?;
-    tally::recount_after(transaction, dropped)
-}
-
-/// Forgets writers whose folders retention has removed.
-fn forget_gone(connection: &mut Connection, folders: &[Folder]) -> Result<(), IndexError> {
-    let known: Vec<String> = {
-        let mut statement = connection.prepare_cached("SELECT id FROM writer")?;
-        let rows = statement.query_map([], |row| row.get(0))?;
-        rows.collect::<Result<_, _>>()?
-    };
-    let there: std::collections::HashSet<String> = folders
-        .iter()
-        .map(|folder| folder.writer.to_string())
-        .collect();
-    let gone: Vec<&String> = known.iter().filter(|id| !there.contains(*id)).collect();
-    if gone.is_empty() {
-        return Ok(());
-    }
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    for id in gone {
-        forget_id(&transaction, id)?;
-    }
-    Ok(transaction.commit()?)
 }
 
 /// When names were last added to or taken from a writer's folder.

@@ -5,7 +5,7 @@
 //! copies every page that a row touches before it changes it.
 
 use callgate_gate::CallId;
-use rusqlite::{Connection, Transaction};
+use rusqlite::{Connection, Params, Transaction};
 
 /// Columns are never null, so that each combination has one row.
 pub(super) const TABLE: &str = "
@@ -16,14 +16,16 @@ pub(super) const TABLE: &str = "
     ) WITHOUT ROWID;
 ";
 
-/// The combination of columns that a row of `activity` counts for.
-const SORT: &str = "type, ifnull(tenant, ''), ifnull(agent, ''), ifnull(server, ''), ifnull(tool, ''), ifnull(decision, ''),
-    ifnull(rule, ''), scopes, ifnull(intent_type, ''), ifnull(status, '')";
+/// All columns of a combination but the last one.
+const SORT_BEFORE_STATUS: &str = "type, ifnull(tenant, ''), ifnull(agent, ''), ifnull(server, ''), ifnull(tool, ''), ifnull(decision, ''),
+    ifnull(rule, ''), scopes, ifnull(intent_type, '')";
+const STATUS: &str = "ifnull(status, '')";
 
 /// Counts a record that is there now.
 pub(super) fn add(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusqlite::Error> {
+    let sort = sort();
     let sql = format!(
-        "INSERT INTO tally SELECT {SORT}, 1 FROM activity WHERE id = ?1
+        "INSERT INTO tally SELECT {sort}, 1 FROM activity WHERE id = ?1
          ON CONFLICT DO UPDATE SET count = count + 1"
     );
     let mut statement = transaction.prepare_cached(&sql)?;
@@ -32,10 +34,11 @@ pub(super) fn add(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusql
 
 /// Takes a record out of the tally before it changes.
 pub(super) fn take(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusqlite::Error> {
+    let sort = sort();
     let sql = format!(
         "UPDATE tally SET count = count - 1
          WHERE (type, tenant, agent, server, tool, decision, rule, scopes, intent_type, status)
-             = (SELECT {SORT} FROM activity WHERE id = ?1)"
+             = (SELECT {sort} FROM activity WHERE id = ?1)"
     );
     let mut statement = transaction.prepare_cached(&sql)?;
     statement.execute([id.to_string()]).map(drop)
@@ -43,8 +46,9 @@ pub(super) fn take(transaction: &Transaction<'_>, id: CallId) -> Result<(), rusq
 
 /// Whether the tally differs from the rows.
 pub(super) fn difference(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    let sort = sort();
     let counted =
-        format!("SELECT {SORT}, count(*) FROM activity GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10");
+        format!("SELECT {sort}, count(*) FROM activity GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10");
     let kept = "SELECT * FROM tally WHERE count <> 0";
     let sql = format!(
         "SELECT EXISTS (SELECT * FROM ({counted}) EXCEPT {kept})
@@ -53,17 +57,49 @@ pub(super) fn difference(connection: &Connection) -> Result<bool, rusqlite::Erro
     connection.query_row(&sql, [], |row| row.get(0))
 }
 
-/// Counts all rows again after a bulk change.
-pub(super) fn recount_after(
+/// Takes all records that a condition names out of the tally before they go.
+// By groups of them: counting all rows again would take longer the more there are.
+pub(super) fn take_all(
     transaction: &Transaction<'_>,
-    changed: usize,
+    condition: &str,
+    values: impl Params,
 ) -> Result<(), rusqlite::Error> {
-    if changed == 0 {
-        return Ok(());
-    }
-    transaction.execute_batch("DELETE FROM tally")?;
+    shift(transaction, "-count(*)", STATUS, condition, values)
+}
+
+/// Counts all records that a condition names with another status, before they get it.
+pub(super) fn change_all(
+    transaction: &Transaction<'_>,
+    status: &str,
+    condition: &str,
+    values: impl Params + Copy,
+) -> Result<(), rusqlite::Error> {
+    take_all(transaction, condition, values)?;
+    shift(
+        transaction,
+        "count(*)",
+        &format!("'{status}'"),
+        condition,
+        values,
+    )
+}
+
+fn shift(
+    transaction: &Transaction<'_>,
+    by: &str,
+    status: &str,
+    condition: &str,
+    values: impl Params,
+) -> Result<(), rusqlite::Error> {
     let sql = format!(
-        "INSERT INTO tally SELECT {SORT}, count(*) FROM activity GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10"
+        "INSERT INTO tally SELECT {SORT_BEFORE_STATUS}, {status}, {by} FROM activity WHERE {condition}
+         GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+         ON CONFLICT DO UPDATE SET count = count + excluded.count"
     );
-    transaction.execute(&sql, []).map(drop)
+    transaction.execute(&sql, values).map(drop)
+}
+
+/// The combination of columns that a row of `activity` counts for.
+fn sort() -> String {
+    format!("{SORT_BEFORE_STATUS}, {STATUS}")
 }
