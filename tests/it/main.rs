@@ -31,6 +31,7 @@ mod pins;
 #[cfg(feature = "plugins")]
 mod plugins;
 mod policy;
+mod power_cuts;
 mod primitives;
 mod processes;
 mod protocol;

@@ -77,6 +77,11 @@ const CHECKS: &[Check] = &[
         run: |_| own_test::approvals_kill9(),
     },
     Check {
+        name: "power-cuts",
+        what: "an ext4 below a gateway under load with `durability: power` is copied at 500 random moments; nothing that was answered is lost (needs root)",
+        run: |_| own_test::power_cuts(),
+    },
+    Check {
         name: "page",
         what: "the approvals page in headless Chromium: log in, review, approve, see the call proceed; takes the guide's pictures",
         run: |_| page::run(),

@@ -2,11 +2,13 @@
 //! in the data folder with mode 0600.
 
 use std::{
-    fmt, fs,
-    io::{ErrorKind, Write},
-    os::unix::fs::OpenOptionsExt,
+    fmt,
+    fs::{self, File},
+    io::{self, ErrorKind},
     path::Path,
 };
+
+use callgate_process::kept_file::{self, Sync};
 
 use crate::{Auth, Failed};
 
@@ -51,33 +53,36 @@ pub fn seal_key(data_dir: &Path) -> Result<[u8; 32], Failed> {
 
 fn read_or_create(file: &Path) -> Result<String, Failed> {
     let failed =
-        |error: std::io::Error| Failed::system(format!("token file `{}`: {error}", file.display()));
-    match fs::read_to_string(file) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
-        Ok(_) => {
-            return Err(
-                Failed::system(format!("token file `{}` is empty", file.display()))
-                    .help("remove it; callgate then generates a new token"),
-            );
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        Err(error) => return Err(failed(error)),
+        |error: io::Error| Failed::system(format!("token file `{}`: {error}", file.display()));
+    if let Some(text) = read(file).map_err(failed)? {
+        return Ok(text);
     }
     let token = fresh()?;
-    let made = fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(file);
-    match made {
-        Ok(mut made) => made
-            .write_all(format!("{token}\n").as_bytes())
-            .map_err(failed)?,
-        // Another process created the file first; both must use the same token.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return read_or_create(file),
-        Err(error) => return Err(failed(error)),
+    create(file, &token).map_err(failed)?;
+    // Read back: another process may have created the file first, and both must use the same token.
+    let made = read(file).map_err(failed)?;
+    made.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))
+}
+
+/// The content of a file; none without one, and none in a file that a power cut has emptied.
+fn read(file: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(file) {
+        Ok(text) if kept_file::is_cut(text.trim().as_bytes()) => Ok(None),
+        Ok(text) => Ok(Some(text.trim().to_owned())),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
-    Ok(token)
+}
+
+fn create(file: &Path, token: &str) -> io::Result<()> {
+    let folder = File::open(file.parent().unwrap_or(Path::new(".")))?;
+    // Locked, so that no other process replaces what this one makes.
+    folder.lock()?;
+    if read(file)?.is_some() {
+        return Ok(());
+    }
+    let content = format!("{token}\n");
+    kept_file::replace(file, content.as_bytes(), Sync::Now)
 }
 
 fn fresh() -> Result<String, Failed> {
@@ -88,4 +93,26 @@ fn fresh() -> Result<String, Failed> {
         ))
     })?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_a_power_cut_emptied_is_made_again() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join("seal.key");
+        for content in ["", "\n", "\0\0\0\0"] {
+            fs::write(&file, content).expect("it is ours");
+            let key = seal_key(dir.path()).expect("it is made");
+            assert_eq!(seal_key(dir.path()).expect("it is there"), key);
+            assert!(
+                !fs::read_to_string(&file)
+                    .expect("it is there")
+                    .trim()
+                    .is_empty()
+            );
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use callgate_gate::Digest;
-use callgate_process::regular_file;
+use callgate_process::{kept_file, regular_file};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -146,10 +146,7 @@ impl TrustList {
             trusted: self.manifests.clone(),
         };
         let text = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
-        let fresh = self.file.with_extension("json.new");
-        fs::write(&fresh, text)
-            .and_then(|()| fs::rename(&fresh, &self.file))
-            .map_err(failed)
+        kept_file::replace(&self.file, &text, kept_file::Sync::Now).map_err(failed)
     }
 }
 

@@ -58,14 +58,15 @@ fn backend(data_dir: &Path, durability: Durability) -> impl Backend {
 }
 
 /// The stores for commands that make no calls.
+// What such a command changes is confirmed to a person, so it survives a power cut.
 pub fn shared_stores(data_dir: &Path) -> Result<SharedStores, Failed> {
-    let shared = backend(data_dir, Durability::Process).shared();
+    let shared = backend(data_dir, Durability::Power).shared();
     shared.map_err(|error| Failed::system(error.to_string()))
 }
 
-/// A recorder for events of a command, in a chain of its own beside that of any gateway.
+/// A recorder for events of a command, in a chain of its own beside that of any gateway and as durable.
 pub fn command_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
-    record(settings, Durability::Process, OnFailure::Refuse)
+    record(settings, durability(settings), OnFailure::Refuse)
 }
 
 /// Closes the record of [`command_record`].
@@ -77,16 +78,18 @@ pub fn close_record(log: &dyn Log) {
 
 /// The gateway's record, as durable and as strict as configured.
 fn gateway_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
-    let activity = &settings.config.activity;
-    let durability = match activity.durability {
-        config::Durability::Process => Durability::Process,
-        config::Durability::Power => Durability::Power,
-    };
-    let on_failure = match activity.on_failure {
+    let on_failure = match settings.config.activity.on_failure {
         config::OnFailure::Refuse => OnFailure::Refuse,
         config::OnFailure::Allow => OnFailure::Allow,
     };
-    record(settings, durability, on_failure)
+    record(settings, durability(settings), on_failure)
+}
+
+fn durability(settings: &Settings) -> Durability {
+    match settings.config.activity.durability {
+        config::Durability::Process => Durability::Process,
+        config::Durability::Power => Durability::Power,
+    }
 }
 
 fn record(

@@ -9,6 +9,7 @@ mod process;
 
 pub mod command_line;
 pub mod environment;
+pub mod kept_file;
 pub mod regular_file;
 pub mod sandbox;
 pub mod stderr_tail;

@@ -16,6 +16,7 @@ use std::{
 };
 
 use callgate_gate::{ApprovalId, CallId};
+use callgate_process::kept_file::{self, Sync};
 use callgate_record::{
     Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
     AskOutcome, Claim, Question, ResolveApprovalError, Resolved, StoredQuestion, WriterId,
@@ -24,7 +25,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 use ulid::Ulid;
 
-use crate::disk::{private_file, private_folder};
+use crate::disk::private_file;
 
 /// Open questions that one caller may have; a further one is refused.
 const OPEN_PER_PRINCIPAL: usize = 100;
@@ -115,12 +116,17 @@ impl ApprovalStore {
 
     fn opened(&self, inner: &mut Inner) -> Result<(), ApprovalDbError> {
         if inner.connection.is_none() {
-            private_folder(&self.dir)?;
+            kept_file::create_folder(&self.dir, Sync::Now)?;
             let path = path(&self.dir);
+            let is_new = !path.exists();
             // SQLite gives the files beside it the same mode.
             private_file().open(&path)?;
             let mut connection = Connection::open(&path)?;
             schema::prepare(&mut connection)?;
+            if is_new {
+                // SQLite syncs the file and not its name.
+                kept_file::sync_folder(&self.dir)?;
+            }
             inner.connection = Some(connection);
             // The process that erased something last may have died before it emptied the write-ahead log.
             inner.must_empty_log = true;
@@ -129,7 +135,7 @@ impl ApprovalStore {
         Ok(())
     }
 
-    /// Erases expired sealed calls.
+    /// Stores what has expired, and erases the sealed calls of it.
     fn erase_over(&self, inner: &mut Inner, now: Timestamp) -> Result<(), ApprovalDbError> {
         inner.must_empty_log |= sealed::erase_over(connection(inner)?, now)?;
         empty_log(inner);

@@ -14,7 +14,9 @@ use callgate_record::{
 use jiff::Timestamp;
 
 use crate::{
-    ExportError, Index, IndexError, Log, compare_index, export, heads,
+    Durability, ExportError, Index, IndexError, Log, RealDisk, compare_index,
+    disk::Files,
+    export, heads,
     retain::{self, retain},
     verify,
 };
@@ -26,20 +28,26 @@ pub struct Records {
     /// The chain that checkpoints are written to.
     log: Option<Arc<Log>>,
     clock: Arc<dyn Clock>,
+    files: Files,
     index: Mutex<Option<Index>>,
 }
 
 impl Records {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self::with_clock(dir, Arc::new(SystemClock))
+        let files = Files {
+            disk: Arc::new(RealDisk),
+            durability: Durability::Process,
+        };
+        Self::on(dir, Arc::new(SystemClock), files)
     }
 
-    /// The same with another clock, for tests.
-    pub fn with_clock(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>) -> Self {
+    /// The same with another clock, and with other files for what retention keeps.
+    pub(crate) fn on(dir: impl Into<PathBuf>, clock: Arc<dyn Clock>, files: Files) -> Self {
         Self {
             dir: dir.into(),
             log: None,
             clock,
+            files,
             index: Mutex::default(),
         }
     }
@@ -48,7 +56,7 @@ impl Records {
     pub fn written_by(log: Arc<Log>) -> Self {
         Self {
             log: Some(log.clone()),
-            ..Self::with_clock(log.dir(), log.shared_clock())
+            ..Self::on(log.dir(), log.shared_clock(), log.files().clone())
         }
     }
 
@@ -133,8 +141,10 @@ impl Archive for Records {
     }
 
     fn restore(&self) -> Result<Restored, ArchiveError> {
-        retain::restore(&self.dir, self.clock.now()).map_err(|error| ArchiveError::NotDropped {
-            reason: error.to_string(),
+        retain::restore(&self.dir, self.clock.now(), &self.files).map_err(|error| {
+            ArchiveError::NotDropped {
+                reason: error.to_string(),
+            }
         })
     }
 
@@ -143,7 +153,7 @@ impl Archive for Records {
     }
 
     fn confirm_clock(&self) -> Result<(), ArchiveError> {
-        retain::confirm_clock(&self.dir, self.clock.now()).map_err(|error| {
+        retain::confirm_clock(&self.dir, self.clock.now(), &self.files).map_err(|error| {
             ArchiveError::NotDropped {
                 reason: error.to_string(),
             }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use callgate_memory::MemoryLedger;
 use callgate_record::{Backend, BackendError, SharedStores, Stores};
 
-use crate::{ApprovalStore, Disk, Log, LogOptions, RealDisk, Records, TokenFile};
+use crate::{ApprovalStore, Disk, Log, LogOptions, RealDisk, Records, TokenFile, disk::Files};
 
 /// A data folder, and how its log is written. Several processes may open the same folder.
 #[derive(Debug, Clone)]
@@ -47,7 +47,14 @@ impl Backend for Embedded {
 
     fn shared(&self) -> Result<SharedStores, BackendError> {
         Ok(SharedStores {
-            archive: Arc::new(Records::with_clock(self.dir(), self.options.clock.clone())),
+            archive: Arc::new(Records::on(
+                self.dir(),
+                self.options.clock.clone(),
+                Files {
+                    disk: self.disk.clone(),
+                    durability: self.options.durability,
+                },
+            )),
             approvals: Arc::new(ApprovalStore::new(self.dir(), None)),
             tokens: Arc::new(TokenFile::new(self.dir())),
         })

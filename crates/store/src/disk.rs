@@ -2,16 +2,19 @@
 
 use std::{
     fmt::Debug,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _},
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::Path,
     sync::Arc,
 };
 
+use callgate_process::kept_file;
+
 use crate::Durability;
 
-/// Makes segment files and the small files beside them.
+/// Makes the files and folders of the log. All of them are made here, so that a test sees every step that a power cut
+/// can come between.
 pub trait Disk: Send + Sync + Debug {
     /// Makes an empty segment at `path`; whatever stood there is gone.
     fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
@@ -22,6 +25,26 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Makes the names in a folder survive a power cut.
     fn sync_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes a file that appears with its whole content and survives a power cut. An existing file stays.
+    fn create_once(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        kept_file::create_once(path, bytes, &ulid::Ulid::generate().to_string())
+    }
+
+    /// Makes a folder, and those above it, that only the owner can enter.
+    fn create_folder(&self, path: &Path, durability: Durability) -> io::Result<()> {
+        kept_file::create_folder(path, durability.sync())
+    }
+
+    /// Renames a file or folder.
+    fn rename(&self, from: &Path, to: &Path, durability: Durability) -> io::Result<()> {
+        kept_file::rename(from, to, durability.sync())
+    }
+
+    /// Makes what another process wrote to a file survive a power cut.
+    fn sync_file(&self, path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_data()
+    }
 }
 
 /// A segment that is being written.
@@ -46,25 +69,32 @@ pub trait SegmentFile: Send + Sync + Debug {
     }
 }
 
-/// Writes small files as durably as the log.
+/// The disk, and how durably files are written to it.
 #[derive(Debug, Clone)]
-pub(crate) struct SmallFiles {
+pub(crate) struct Files {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) durability: Durability,
 }
 
-impl Default for SmallFiles {
-    fn default() -> Self {
-        Self {
-            disk: Arc::new(RealDisk),
-            durability: Durability::Process,
-        }
-    }
-}
-
-impl SmallFiles {
+impl Files {
     pub(crate) fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.disk.replace(path, bytes, self.durability)
+    }
+
+    pub(crate) fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to, self.durability)
+    }
+
+    pub(crate) fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_folder(path, self.durability)
+    }
+
+    /// Makes what another process wrote to a file survive a power cut, where that is promised.
+    pub(crate) fn sync_file(&self, path: &Path) -> io::Result<()> {
+        match self.durability {
+            Durability::Process => Ok(()),
+            Durability::Power => self.disk.sync_file(path),
+        }
     }
 }
 
@@ -80,18 +110,11 @@ impl Disk for RealDisk {
     }
 
     fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {
-        let new = path.with_extension("new");
-        let mut file = private_file().truncate(true).open(&new)?;
-        file.write_all(bytes)?;
-        match durability {
-            Durability::Process => {}
-            Durability::Power => file.sync_data()?,
-        }
-        fs::rename(&new, path)
+        kept_file::replace(path, bytes, durability.sync())
     }
 
     fn sync_folder(&self, path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        kept_file::sync_folder(path)
     }
 }
 
@@ -152,31 +175,26 @@ fn links(file: &File) -> io::Result<u64> {
     Ok(file.metadata()?.nlink())
 }
 
+/// Makes a file once. One that a power cut has emptied is made again.
+pub(crate) fn create_or_mend(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if is_cut_file(path) {
+        // Locked, so that no other process takes away what this one makes.
+        let folder = File::open(path.parent().unwrap_or(Path::new(".")))?;
+        folder.lock()?;
+        if is_cut_file(path) {
+            return disk.replace(path, bytes, Durability::Power);
+        }
+    }
+    disk.create_once(path, bytes)
+}
+
+fn is_cut_file(path: &Path) -> bool {
+    fs::read(path).is_ok_and(|content| kept_file::is_cut(&content))
+}
+
 /// Options to open a file of the log for writing, readable by its owner alone.
 pub(crate) fn private_file() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);
     options
-}
-
-/// Makes a file that appears with its whole content. An existing file stays: of two processes that make one at once,
-/// both end up with the same.
-// A hard link fails where the name exists; a rename would replace the other process's file.
-pub(crate) fn create_once(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = path.with_extension(ulid::Ulid::generate().to_string());
-    let made = private_file()
-        .create_new(true)
-        .open(&new)?
-        .write_all(bytes)
-        .and_then(|()| fs::hard_link(&new, path));
-    fs::remove_file(&new)?;
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        other => other,
-    }
-}
-
-/// Makes a folder, and those above it, that only the owner can enter.
-pub(crate) fn private_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }

@@ -12,7 +12,10 @@ use std::{
 use callgate_record::{KeyedHead, WriterId};
 use ulid::Ulid;
 
-use crate::{disk::private_file, segment};
+use crate::{
+    disk::{Files, private_file},
+    segment,
+};
 
 /// The prefix of an incomplete folder's name; other processes ignore such folders.
 const INCOMPLETE: &str = ".new-";
@@ -80,14 +83,14 @@ impl Folder {
 
     /// Makes a new writer's folder.
     // It gets its name once the lock is held: otherwise another process could take the new writer for a dead one.
-    pub(crate) fn create(log: &Path) -> io::Result<(Self, Lock)> {
+    pub(crate) fn create(log: &Path, files: &Files) -> io::Result<(Self, Lock)> {
         let writer = WriterId(Ulid::generate());
         let incomplete = log.join(format!("{INCOMPLETE}{writer}"));
-        crate::disk::private_folder(&incomplete)?;
+        files.create_folder(&incomplete)?;
         let file = private_file().open(incomplete.join("lock"))?;
         file.lock()?;
         let path = log.join(writer.to_string());
-        fs::rename(&incomplete, &path)?;
+        files.rename(&incomplete, &path)?;
         Ok((Self { writer, path }, Lock { _file: file }))
     }
 
@@ -146,6 +149,11 @@ impl Folder {
     /// The file with the last head of a sealed writer.
     pub(crate) fn seal_path(&self) -> PathBuf {
         self.path.join("sealed")
+    }
+
+    /// The file with what a later start must know of this writer.
+    pub(crate) fn summary_path(&self) -> PathBuf {
+        self.path.join("summary")
     }
 
     /// The file with the newest keyed head.

@@ -25,6 +25,7 @@ use std::{
 };
 
 use callgate_gate::CallId;
+use callgate_process::kept_file::{self, Sync};
 use callgate_record::{Activity, ActivityFilter, Page, Summary};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
@@ -383,7 +384,7 @@ pub(crate) fn check(dir: &Path) -> Result<(), IndexError> {
 
 fn connect(dir: &Path) -> Result<Connection, IndexError> {
     version::check(&folder::log_path(dir))?;
-    crate::disk::private_folder(dir)?;
+    kept_file::create_folder(dir, Sync::Later)?;
     let path = path(dir);
     // SQLite gives the files beside it the same mode.
     crate::disk::private_file().open(&path)?;

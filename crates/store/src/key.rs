@@ -9,7 +9,12 @@ use callgate_record::{Head, KeyedHead};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 
-use crate::{disk::create_once, line::Hash};
+use callgate_process::kept_file;
+
+use crate::{
+    disk::{self, Disk},
+    line::Hash,
+};
 
 const KEY_BYTES: usize = 32;
 
@@ -46,6 +51,10 @@ impl Key {
                 source,
             },
         })?;
+        // A power cut can leave such a file where an earlier version made it; no head was made with such a key.
+        if kept_file::is_cut(&bytes) {
+            return Err(KeyError::Missing { path });
+        }
         bytes
             .try_into()
             .map(Self)
@@ -53,10 +62,10 @@ impl Key {
     }
 
     /// The key in `log`, created if missing.
-    pub(crate) fn load_or_create(log: &Path) -> Result<Self, KeyError> {
+    pub(crate) fn load_or_create(log: &Path, disk: &dyn Disk) -> Result<Self, KeyError> {
         match Self::load(log) {
             Err(KeyError::Missing { path }) => {
-                create(&path).map_err(|source| KeyError::Unusable { path, source })?;
+                create(&path, disk).map_err(|source| KeyError::Unusable { path, source })?;
                 // Read back: another process may have created its own key first, and that one counts.
                 Self::load(log)
             }
@@ -108,8 +117,8 @@ fn path(log: &Path) -> PathBuf {
     log.join("key")
 }
 
-fn create(path: &Path) -> io::Result<()> {
+fn create(path: &Path, disk: &dyn Disk) -> io::Result<()> {
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
-    create_once(path, &key)
+    disk::create_or_mend(disk, path, &key)
 }

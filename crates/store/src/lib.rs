@@ -11,6 +11,7 @@
 //! activity/trash/<when>/      what age has dropped, for a day
 //! activity/<writer>/lock      locked while the writer lives
 //! activity/<writer>/000001.jsonl entries, one JSON line each
+//! activity/<writer>/summary   what a start needs of a long chain: where it stood, and its open calls
 //! activity/<writer>/head      the newest keyed head, so that a cut tail is found
 //! activity/<writer>/sealed    the last head, once a later writer has closed a dead one's calls
 //! index.sqlite                columns to search, and positions in the log; it can always be rebuilt from the log
@@ -47,6 +48,7 @@ mod problem;
 mod read;
 mod retain;
 mod segment;
+mod summary;
 mod tokens;
 mod verify;
 mod version;

@@ -65,3 +65,7 @@ pub(crate) fn damaged_entry_left_out(
 pub(crate) fn clock_file_not_used(path: &Path, error: &io::Error) {
     tracing::warn!(path = %path.display(), %error, "ignoring what was kept about the clock; the times of entries are used instead");
 }
+
+pub(crate) fn cut_not_mended(path: &Path, error: &io::Error) {
+    tracing::warn!(path = %path.display(), %error, "could not remove what a power cut left behind the last entry");
+}

@@ -18,6 +18,8 @@ use crate::{
 
 /// How much of a segment's end is read at first to find its last line.
 const TAIL_BYTES: u64 = 64 * 1024;
+/// The smallest block of a file that reaches the disk as a whole.
+const BLOCK_BYTES: u64 = 512;
 
 /// Why the log cannot be read at all.
 #[derive(Debug, thiserror::Error)]
@@ -68,14 +70,23 @@ pub(crate) fn last_head(folder: &Folder) -> io::Result<Option<Head>> {
 
 /// The last whole line of a segment. One that is damaged is an error of the kind `InvalidData`.
 pub(crate) fn last_line(path: &Path) -> io::Result<Option<Front>> {
+    last_line_before(path, u64::MAX)
+}
+
+/// The same of what is before `end`.
+pub(crate) fn last_line_before(path: &Path, end: u64) -> io::Result<Option<Front>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
+    if end != u64::MAX && end > length {
+        return Ok(None);
+    }
+    let length = length.min(end);
     let mut size = TAIL_BYTES;
     loop {
         let start = length.saturating_sub(size);
         file.seek(SeekFrom::Start(start))?;
         let mut tail = Vec::new();
-        (&mut file).take(size).read_to_end(&mut tail)?;
+        (&mut file).take(length - start).read_to_end(&mut tail)?;
         let Some(end) = memchr::memrchr(b'\n', &tail) else {
             if start == 0 {
                 return Ok(None);
@@ -128,6 +139,16 @@ pub(crate) struct ChainReader {
     is_anchored: bool,
     entries: u64,
     problems: Vec<Problem>,
+    cut: Option<Cut>,
+}
+
+/// Where a power cut left zeros in place of entries, in a chain's last segment.
+#[derive(Debug, Clone)]
+pub(crate) struct Cut {
+    pub(crate) path: PathBuf,
+    pub(crate) offset: u64,
+    /// What there is from there on.
+    pub(crate) bytes: u64,
 }
 
 impl ChainReader {
@@ -141,6 +162,17 @@ impl ChainReader {
             is_anchored: true,
             entries: 0,
             problems: Vec::new(),
+            cut: None,
+        }
+    }
+
+    /// Reads from behind a known entry.
+    pub(crate) fn behind(folder: Folder, (segment, offset): (u32, u64), last: (u64, Hash)) -> Self {
+        Self {
+            segment,
+            offset,
+            last: Some(last),
+            ..Self::new(folder)
         }
     }
 
@@ -157,12 +189,21 @@ impl ChainReader {
             let bytes = read_from(&segment.path, self.offset, u64::MAX)?;
             let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
             let mut lines = &bytes[..whole];
+            let is_last = segment.number == last_number;
             while let Some(end) = memchr::memchr(b'\n', lines) {
+                if is_last && is_cut(&lines[..end], self.offset) {
+                    self.cut = Some(Cut {
+                        path: segment.path.clone(),
+                        offset: self.offset,
+                        bytes: (bytes.len() - whole + lines.len()) as u64,
+                    });
+                    return Ok(());
+                }
                 self.read_line(&lines[..end], visit);
                 self.offset += end as u64 + 1;
                 lines = &lines[end + 1..];
             }
-            self.look_at_rest(&bytes[whole..], segment.number == last_number);
+            self.look_at_rest(&bytes[whole..], is_last);
         }
         Ok(())
     }
@@ -181,6 +222,11 @@ impl ChainReader {
     /// How many good entries were read.
     pub(crate) fn entries(&self) -> u64 {
         self.entries
+    }
+
+    /// Where a power cut ended the chain. Entries after it are not read.
+    pub(crate) fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
     }
 
     /// What is wrong with the chain so far.
@@ -264,6 +310,18 @@ impl ChainReader {
             what,
         });
     }
+}
+
+/// Whether a part of this line, which begins at `offset`, did not reach the disk: it is zeros, up to the end of a block.
+/// They begin with a block, or behind the last line that was synced. Any other zero is damage. Zeros in place of entries
+/// hide as much as cutting the file there does, and are found in the same way: by a head that names a missing entry.
+fn is_cut(line: &[u8], offset: u64) -> bool {
+    let Some(begin) = memchr::memchr(0, line) else {
+        return false;
+    };
+    let zeros = line[begin..].iter().take_while(|byte| **byte == 0).count();
+    let is_block_end = |at: usize| (offset + at as u64).is_multiple_of(BLOCK_BYTES);
+    (begin == 0 || is_block_end(begin)) && is_block_end(begin + zeros)
 }
 
 fn invalid(error: LineError) -> io::Error {

@@ -28,7 +28,7 @@ use self::{
 };
 use crate::{
     Log,
-    disk::private_file,
+    disk::{Files, private_file},
     folder::{self, Folder},
     line, read,
 };
@@ -55,7 +55,7 @@ pub fn retain(log: &Log, limits: RetentionLimits) -> Result<Retained, RetainErro
     let mut clock = KeptClock::load(&root);
     let mut queues = segments::queues(&root, &clock)?;
     let paused = clock.look(now, log.uptime_since_look(), || segments::times(&queues));
-    let mut trash = Trash::in_log(&root);
+    let mut trash = Trash::in_log(&root, log.files());
     if paused.is_none() {
         trash.purge(now)?;
     }
@@ -73,21 +73,21 @@ pub fn retain(log: &Log, limits: RetentionLimits) -> Result<Retained, RetainErro
     };
     let drops = dropping.drop_all(&mut queues, oldest_kept, limits);
     // Kept also when dropping failed: the next run must know what this one saw of the clock.
-    let kept = dropping.clock.keep(&root, &log.small_files());
+    let kept = dropping.clock.keep(&root, log.files());
     let drops = drops?;
     kept.map_err(|source| stuck(&kept_clock::path(&root), source))?;
     Ok(Retained { drops, paused })
 }
 
 /// Puts back what age has dropped and is not yet gone.
-pub(crate) fn restore(dir: &Path, now: Timestamp) -> Result<Restored, RetainError> {
+pub(crate) fn restore(dir: &Path, now: Timestamp, files: &Files) -> Result<Restored, RetainError> {
     let root = folder::log_path(dir);
-    let lock = held_lock(&root)?;
-    let restored = Trash::in_log(&root).put_back()?;
+    let lock = held_lock(&root, files)?;
+    let restored = Trash::in_log(&root, files).put_back()?;
     if restored.entries > 0 {
         let mut clock = KeptClock::load(&root);
         clock.restored(now);
-        let kept = clock.keep(&root, &crate::disk::SmallFiles::default());
+        let kept = clock.keep(&root, files);
         kept.map_err(|source| stuck(&kept_clock::path(&root), source))?;
     }
     drop(lock);
@@ -100,12 +100,12 @@ pub(crate) fn clock(dir: &Path) -> Option<ClockTrust> {
 }
 
 /// Believes the clock as it is.
-pub(crate) fn confirm_clock(dir: &Path, now: Timestamp) -> Result<(), RetainError> {
+pub(crate) fn confirm_clock(dir: &Path, now: Timestamp, files: &Files) -> Result<(), RetainError> {
     let root = folder::log_path(dir);
-    let lock = held_lock(&root)?;
+    let lock = held_lock(&root, files)?;
     let mut clock = KeptClock::load(&root);
     clock.confirm(now);
-    let kept = clock.keep(&root, &crate::disk::SmallFiles::default());
+    let kept = clock.keep(&root, files);
     kept.map_err(|source| stuck(&kept_clock::path(&root), source))?;
     drop(lock);
     Ok(())
@@ -128,8 +128,10 @@ fn lock(root: &Path) -> Result<File, RetainError> {
         .map_err(|source| stuck(&path, source))
 }
 
-fn held_lock(root: &Path) -> Result<File, RetainError> {
-    crate::disk::private_folder(root).map_err(|source| stuck(root, source))?;
+fn held_lock(root: &Path, files: &Files) -> Result<File, RetainError> {
+    files
+        .create_folder(root)
+        .map_err(|source| stuck(root, source))?;
     let lock = lock(root)?;
     lock.lock()
         .map_err(|source| stuck(&lock_path(root), source))?;

@@ -4,20 +4,20 @@
 //! such a token), so a token that another process revokes is refused from the next request on.
 
 use std::{
-    fs::{self, File},
-    io::{self, Write as _},
+    fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use callgate_gate::Digest;
+use callgate_process::kept_file::{self, Sync};
 use callgate_record::{MAX_TOKENS, NewToken, Token, Tokens, TokensError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::disk::{private_file, private_folder};
+use crate::disk::private_file;
 
 /// The form that this version reads and writes.
 const FORM: u32 = 1;
@@ -92,7 +92,7 @@ impl TokenFile {
             path: path.clone(),
             source,
         };
-        private_folder(&self.dir).map_err(unusable)?;
+        kept_file::create_folder(&self.dir, Sync::Now).map_err(unusable)?;
         let lock = self.dir.join("tokens.lock");
         let lock = private_file().open(lock).map_err(unusable)?;
         lock.lock().map_err(unusable)?;
@@ -100,7 +100,7 @@ impl TokenFile {
         act(&mut tokens)?;
         let written = FileContent { form: FORM, tokens };
         let text = serde_json::to_vec_pretty(&written).map_err(io::Error::from);
-        text.and_then(|text| replace(&path, &text))
+        text.and_then(|text| kept_file::replace(&path, &text, Sync::Now))
             .map_err(unusable)?;
         Ok(())
     }
@@ -182,15 +182,6 @@ fn read(path: &Path) -> Result<Vec<Token>, FileError> {
         Ok(FileContent { tokens, .. }) => Ok(tokens),
         Err(source) => Err(FileError::Malformed { path, source }),
     }
-}
-
-fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    let new = path.with_extension("new");
-    let mut file = private_file().truncate(true).open(&new)?;
-    file.write_all(text)?;
-    file.sync_data()?;
-    fs::rename(&new, path)?;
-    File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn path(dir: &Path) -> PathBuf {

@@ -6,7 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{disk::create_once, folder};
+use callgate_process::kept_file;
+
+use crate::{
+    disk::{self, Disk},
+    folder,
+};
 
 /// The format that this version reads and writes.
 const FORM: u64 = 1;
@@ -42,12 +47,12 @@ pub(crate) fn check(log: &Path) -> Result<(), VersionError> {
 }
 
 /// The same, and creates a missing file.
-pub(crate) fn settle(log: &Path) -> Result<(), VersionError> {
+pub(crate) fn settle(log: &Path, disk: &dyn Disk) -> Result<(), VersionError> {
     if read(log)?.is_some() {
         return Ok(());
     }
     let path = path(log);
-    create_once(&path, format!("{FORM}\n").as_bytes())
+    disk::create_or_mend(disk, &path, format!("{FORM}\n").as_bytes())
         .map_err(|source| VersionError::Unusable { path, source })?;
     // A newer callgate may have created the file first.
     check(log)
@@ -67,6 +72,10 @@ fn read(log: &Path) -> Result<Option<u64>, VersionError> {
         }
         Err(source) => return Err(VersionError::Unusable { path, source }),
     };
+    // A power cut can leave such a file where an earlier version made it: the first one.
+    if kept_file::is_cut(text.as_bytes()) {
+        return Ok(None);
+    }
     match text.trim_ascii_end().parse::<u64>() {
         Ok(found) if found > FORM => Err(VersionError::Newer {
             path,
@@ -85,6 +94,7 @@ fn path(log: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::RealDisk;
 
     fn with_version(text: &str) -> tempfile::TempDir {
         let dir = tempfile::tempdir().expect("a folder");
@@ -98,7 +108,7 @@ mod tests {
         check(dir.path()).expect("no version is the first one");
         assert!(!path(dir.path()).exists(), "looking writes nothing");
         for _ in 0..2 {
-            settle(dir.path()).expect("it is ours");
+            settle(dir.path(), &RealDisk).expect("it is ours");
             let text = fs::read_to_string(path(dir.path())).expect("it is there");
             assert_eq!(text, "1\n");
         }
@@ -108,18 +118,22 @@ mod tests {
 
     #[test]
     fn unknown_log_versions_are_refused() {
-        for text in ["1", "1\n"] {
-            settle(with_version(text).path()).expect("it is known");
+        for text in ["1", "1\n", "", "\0\0"] {
+            let dir = with_version(text);
+            settle(dir.path(), &RealDisk).expect("it is known, or was cut");
+            let kept = fs::read_to_string(path(dir.path())).expect("it is there");
+            assert_eq!(kept.trim_end(), "1");
         }
         for text in ["2", "2\n", "18446744073709551615\n"] {
             let dir = with_version(text);
-            let error = settle(dir.path()).expect_err("it is newer");
+            let error = settle(dir.path(), &RealDisk).expect_err("it is newer");
             assert!(matches!(error, VersionError::Newer { .. }), "{error}");
             let kept = fs::read_to_string(path(dir.path())).expect("it is there");
             assert_eq!(kept, text);
         }
-        for text in ["", "0", "-1", "one", "1 2", "99999999999999999999"] {
-            let error = settle(with_version(text).path()).expect_err("the version is invalid");
+        for text in ["0", "-1", "one", "1 2", "99999999999999999999"] {
+            let error =
+                settle(with_version(text).path(), &RealDisk).expect_err("the version is invalid");
             assert!(matches!(error, VersionError::Malformed { .. }), "{error}");
         }
     }

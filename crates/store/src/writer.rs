@@ -5,7 +5,9 @@
 //! wait.
 
 mod backlog;
+mod call_step;
 mod chain;
+mod head_file;
 mod keeper;
 mod queue;
 mod syncing;
@@ -18,6 +20,7 @@ use std::{
     time::Duration,
 };
 
+use callgate_process::kept_file::Sync;
 use callgate_record::{
     Clock, DurabilityWait, Entry, Event, Head, Opened, Placing, Position, RecordType, Store,
     StoreError, SystemClock, Unknown, WriterId,
@@ -28,18 +31,20 @@ use ulid::Ulid;
 
 use crate::{
     adopt::{self, DeadWriter},
-    disk::{Disk, RealDisk, SmallFiles, private_folder},
+    disk::{Disk, Files, RealDisk},
     folder::{self, Folder, Lock},
     index::{self, IndexError},
     key::{Key, KeyError},
     line, retain,
     version::{self, VersionError},
 };
-use chain::{CallStep, Chain, ChainOptions};
+use call_step::CallStep;
+use chain::{Chain, ChainOptions};
+use head_file::HeadFile;
 use keeper::Synced;
 use queue::Queue;
 
-/// When an entry counts as stored.
+/// When what is written counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
     /// When the kernel has it: it survives the death of this process, not a power cut.
@@ -47,6 +52,15 @@ pub enum Durability {
     Process,
     /// When the device has it.
     Power,
+}
+
+impl Durability {
+    pub(crate) fn sync(self) -> Sync {
+        match self {
+            Self::Process => Sync::Later,
+            Self::Power => Sync::Now,
+        }
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -102,7 +116,7 @@ pub struct Log {
     keeper: Option<JoinHandle<()>>,
     dir: PathBuf,
     writer: WriterId,
-    files: SmallFiles,
+    files: Files,
     clock: Arc<dyn Clock>,
     /// The uptime when retention last looked at the clock.
     looked: Mutex<Option<Duration>>,
@@ -118,6 +132,7 @@ struct Shared {
     work: Condvar,
     synced: watch::Sender<Synced>,
     durability: Durability,
+    head_file: Arc<HeadFile>,
 }
 
 impl Log {
@@ -136,20 +151,25 @@ impl Log {
         // Before anything is written: a folder of a newer version must not change.
         version::check(&log)?;
         index::check(&options.dir)?;
-        private_folder(&log).map_err(no_folder)?;
-        version::settle(&log)?;
-        let key = Key::load_or_create(&log)?;
+        let files = Files {
+            disk,
+            durability: options.durability,
+        };
+        files.create_folder(&log).map_err(no_folder)?;
+        version::settle(&log, &*files.disk)?;
+        let key = Key::load_or_create(&log, &*files.disk)?;
         folder::sweep_incomplete(&log).map_err(no_folder)?;
-        let (folder, lock) = Folder::create(&log).map_err(no_folder)?;
-        let survey = adopt::survey(&log, folder.writer).map_err(no_folder)?;
+        let (folder, lock) = Folder::create(&log, &files).map_err(no_folder)?;
+        let survey = adopt::survey(&log, folder.writer, &key, &files).map_err(no_folder)?;
+        let head_file = Arc::new(HeadFile::new(folder.clone(), key.clone(), files.clone()));
         let mut chain = Chain::new(ChainOptions {
             folder: folder.clone(),
-            disk: Arc::clone(&disk),
+            head_file: Arc::clone(&head_file),
+            files: files.clone(),
             clock: Arc::clone(&options.clock),
             key,
             segment_bytes: options.segment_bytes,
             head_every: options.head_every,
-            durability: options.durability,
         });
         let opened = Opened {
             pid: std::process::id(),
@@ -164,18 +184,14 @@ impl Log {
             }
             return Err(OpenError::Unwritable { path: log, source });
         }
-        // Sealed only after the entries that close their calls are synced: a crash in between repeats the closing.
-        for dead in &survey.dead {
-            if let Err(error) = chain.seal(dead) {
-                crate::log::dead_writer_not_sealed(dead.folder.writer, &error);
-            }
-        }
+        seal_all(&chain, &survey.dead);
         let shared = Arc::new(Shared {
             chain: Mutex::new(chain),
             queue: Queue::default(),
             work: Condvar::new(),
             synced: watch::Sender::new(Synced::default()),
             durability: options.durability,
+            head_file,
         });
         let keeper = keeper::start(Arc::clone(&shared)).map_err(no_folder)?;
         Ok(Self {
@@ -183,10 +199,7 @@ impl Log {
             keeper: Some(keeper),
             dir: options.dir,
             writer: folder.writer,
-            files: SmallFiles {
-                disk,
-                durability: options.durability,
-            },
+            files,
             clock: options.clock,
             looked: Mutex::default(),
             _lock: lock,
@@ -237,8 +250,8 @@ impl Log {
         Arc::clone(&self.clock)
     }
 
-    pub(crate) fn small_files(&self) -> SmallFiles {
-        self.files.clone()
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
     }
 
     /// The uptime since this was asked before; none the first time.
@@ -367,21 +380,40 @@ fn first_entries(chain: &mut Chain, opened: Opened, dead: &[DeadWriter]) -> io::
         }
         if let Some(damage) = &dead.damage {
             crate::log::damaged(dead.folder.writer, damage);
-            chain.take(&Entry::Event(Event {
-                id: callgate_gate::CallId(Ulid::generate()),
-                record_type: RecordType::System,
-                name: "record.damaged".to_owned(),
-                server: None,
-                reason: Some(damage.clone()),
-                principal: None,
-                decision: None,
-                approval_id: None,
-                tenant: None,
-            }))?;
+            chain.take(&told("record.damaged", damage))?;
+        }
+        if let Some(cut) = &dead.cut {
+            chain.take(&told("record.cut", cut))?;
         }
     }
-    chain.replace_head_file()?;
-    chain.sync_now()
+    // First, so that the head names no entry that a power cut can still take.
+    chain.sync_now()?;
+    chain.replace_head_file()
+}
+
+/// Seals dead writers.
+// Only after the entries that close their calls are synced: a crash in between repeats the closing.
+fn seal_all(chain: &Chain, dead: &[DeadWriter]) {
+    for dead in dead {
+        if let Err(error) = chain.seal(dead) {
+            crate::log::dead_writer_not_sealed(dead.folder.writer, &error);
+        }
+    }
+}
+
+/// An event about the log itself.
+fn told(name: &str, reason: &str) -> Entry {
+    Entry::Event(Event {
+        id: callgate_gate::CallId(Ulid::generate()),
+        record_type: RecordType::System,
+        name: name.to_owned(),
+        server: None,
+        reason: Some(reason.to_owned()),
+        principal: None,
+        decision: None,
+        approval_id: None,
+        tenant: None,
+    })
 }
 
 fn take_written(

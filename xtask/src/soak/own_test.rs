@@ -18,6 +18,12 @@ pub(super) fn approvals_kill9() -> Result<()> {
     run(PRODUCT, test, "CALLGATE_APPROVAL_KILLS", "500")
 }
 
+/// The disk of a gateway under load is copied 500 times.
+pub(super) fn power_cuts() -> Result<()> {
+    let test = "a_power_cut_loses_no_answer_and_looks_like_no_tampering";
+    run(PRODUCT, test, "CALLGATE_POWER_CUTS", "500")
+}
+
 /// The configuration is reloaded 1,000 times under load.
 pub(super) fn reload() -> Result<()> {
     run(PRODUCT, "reloads_under_load", "CALLGATE_RELOADS", "1000")

@@ -12,6 +12,8 @@ use std::{
     sync::Arc,
 };
 
+use callgate_process::kept_file::{self, Sync};
+
 use crate::{folder, key::Key};
 
 /// The file beside the index that holds the seal, and that is locked while the index is read or filled.
@@ -37,7 +39,7 @@ impl Drop for SealLock {
 impl Seal {
     /// The seal of the index in this data folder.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        crate::disk::private_folder(dir)?;
+        kept_file::create_folder(dir, Sync::Later)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -14,7 +14,7 @@ use callgate_record::{ClockTrust, RetentionPause, WriterId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{disk::SmallFiles, key::Key};
+use crate::{disk::Files, key::Key};
 
 /// The clock's trust, while one run of retention changes it.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl KeptClock {
     }
 
     /// Writes the file.
-    pub(super) fn keep(&self, root: &Path, files: &SmallFiles) -> io::Result<()> {
+    pub(super) fn keep(&self, root: &Path, files: &Files) -> io::Result<()> {
         let Some(trust) = &self.trust else {
             return Ok(());
         };

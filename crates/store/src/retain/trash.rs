@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::{RetainError, remove, stuck};
 use crate::{
-    disk::private_folder,
+    disk::Files,
     folder::{self, Folder},
     line, read, segment,
 };
@@ -25,16 +25,18 @@ const RETURNING: &str = ".returning-";
 pub(super) struct Trash {
     root: PathBuf,
     path: PathBuf,
+    files: Files,
     /// Known once it was counted.
     bytes: Option<u64>,
 }
 
 impl Trash {
     /// The trash of the log in `root`.
-    pub(super) fn in_log(root: &Path) -> Self {
+    pub(super) fn in_log(root: &Path, files: &Files) -> Self {
         Self {
             root: root.to_owned(),
             path: path(root),
+            files: files.clone(),
             bytes: None,
         }
     }
@@ -57,7 +59,7 @@ impl Trash {
     ) -> Result<(), RetainError> {
         let to = self.place(now, folder)?;
         self.bytes = None;
-        move_into(segment, &to)
+        self.move_into(segment, &to)
     }
 
     /// Moves the files here that are beside the segments of a whole chain.
@@ -65,7 +67,7 @@ impl Trash {
         let to = self.place(now, folder)?;
         for file in [folder.head_path(), folder.seal_path()] {
             if file.exists() {
-                move_into(&file, &to)?;
+                self.move_into(&file, &to)?;
             }
         }
         Ok(())
@@ -122,10 +124,12 @@ impl Trash {
         // A folder without its seal would be taken for that of a dead writer, so it gets its name at the end.
         let into = if is_whole {
             let into = self.root.join(format!("{RETURNING}{}", from.writer));
-            private_folder(&into).map_err(|source| stuck(&into, source))?;
+            self.files
+                .create_folder(&into)
+                .map_err(|source| stuck(&into, source))?;
             for file in [from.head_path(), from.seal_path()] {
                 if file.exists() {
-                    move_into(&file, &into)?;
+                    self.move_into(&file, &into)?;
                 }
             }
             into
@@ -141,11 +145,13 @@ impl Trash {
                 entries(&found.path).map_err(|source| stuck(&found.path, source))?;
             restored.bytes += fs::metadata(&found.path).map_or(0, |data| data.len());
             if !into.join(segment::name(found.number)).exists() {
-                move_into(&found.path, &into)?;
+                self.move_into(&found.path, &into)?;
             }
         }
         if is_whole {
-            fs::rename(&into, &to).map_err(|source| stuck(&into, source))?;
+            self.files
+                .rename(&into, &to)
+                .map_err(|source| stuck(&into, source))?;
         }
         Ok(())
     }
@@ -162,10 +168,18 @@ impl Trash {
         Ok(batches)
     }
 
+    fn move_into(&self, file: &Path, folder: &Path) -> Result<(), RetainError> {
+        let to = folder.join(file.file_name().unwrap_or_default());
+        let moved = self.files.rename(file, &to);
+        moved.map_err(|source| stuck(file, source))
+    }
+
     fn place(&self, now: Timestamp, folder: &Folder) -> Result<PathBuf, RetainError> {
         let batch = self.path.join(now.as_microsecond().to_string());
         let place = batch.join(folder.writer.to_string());
-        private_folder(&place).map_err(|source| stuck(&place, source))?;
+        self.files
+            .create_folder(&place)
+            .map_err(|source| stuck(&place, source))?;
         Ok(place)
     }
 }
@@ -183,11 +197,6 @@ fn entries(path: &Path) -> io::Result<u64> {
     let first = line::parse_unchecked(&first)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok(last.seq.saturating_sub(first.front.seq) + 1)
-}
-
-fn move_into(file: &Path, folder: &Path) -> Result<(), RetainError> {
-    let name = file.file_name().unwrap_or_default();
-    fs::rename(file, folder.join(name)).map_err(|source| stuck(file, source))
 }
 
 /// The length of all files below a folder; 0 without one.

@@ -13,12 +13,18 @@ use jiff::Timestamp;
 
 use crate::{
     adopt::DeadWriter,
-    disk::{Disk, SegmentFile},
+    disk::{Files, SegmentFile},
     folder::Folder,
     key::Key,
     line::{self, Hash, NO_HASH, Stamp},
     segment::{MAX_END_BYTES, Segment, WriteFailure},
-    writer::{Durability, backlog::Backlog, syncing::Syncing},
+    summary::ChainSummary,
+    writer::{
+        CallStep, Durability,
+        backlog::Backlog,
+        head_file::{HeadFile, Standing, summary_of_long},
+        syncing::Syncing,
+    },
 };
 
 /// How far the clock may lag behind the last entry and be overruled.
@@ -28,12 +34,12 @@ const CLOCK_SLIP_US: i64 = 1_000_000;
 #[derive(Debug)]
 pub(super) struct ChainOptions {
     pub(super) folder: Folder,
-    pub(super) disk: Arc<dyn Disk>,
+    pub(super) head_file: Arc<HeadFile>,
+    pub(super) files: Files,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) key: Key,
     pub(super) segment_bytes: u64,
     pub(super) head_every: u64,
-    pub(super) durability: Durability,
 }
 
 #[derive(Debug)]
@@ -46,6 +52,8 @@ pub(super) struct Chain {
     hash: Hash,
     at: Timestamp,
     since_head: u64,
+    /// How many bytes it has in all.
+    bytes: u64,
     /// Calls whose `Forwarding` is in the log and whose end is not.
     open: HashSet<CallId>,
     backlog: Backlog,
@@ -55,33 +63,6 @@ pub(super) struct Chain {
     is_closed: bool,
     is_stopped: bool,
     is_handed_over: bool,
-}
-
-/// Whether an entry begins a call, ends one, or does neither.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum CallStep {
-    Begins(CallId),
-    Ends(CallId),
-    Neither,
-}
-
-impl CallStep {
-    /// The step by the entry alone; only the chain knows whether the call that it ends is open.
-    pub(super) fn of(entry: &Entry) -> Self {
-        match entry {
-            Entry::Forwarding(call) => Self::Begins(call.id),
-            Entry::Finished(finished) => Self::Ends(finished.id),
-            Entry::Opened(_)
-            | Entry::Closed {}
-            | Entry::Refused(_)
-            | Entry::Held(_)
-            | Entry::Checked(_)
-            | Entry::Unknown(_)
-            | Entry::Head(_)
-            | Entry::Checkpoint(_)
-            | Entry::Event(_) => Self::Neither,
-        }
-    }
 }
 
 impl Chain {
@@ -94,6 +75,7 @@ impl Chain {
             hash: NO_HASH,
             at: Timestamp::UNIX_EPOCH,
             since_head: 0,
+            bytes: 0,
             open: HashSet::default(),
             backlog: Backlog::default(),
             syncing: Syncing::default(),
@@ -173,26 +155,40 @@ impl Chain {
             // If this fails, some reserved space is wasted.
             let _ = segment.trim();
         }
-        self.replace_head_file()?;
-        self.sync_now()
+        // First, so that the head names no entry that a power cut can still take.
+        self.sync_now()?;
+        self.replace_head_file()
     }
 
     /// Stores the head beside the chain, so that a cut tail is detected.
     pub(super) fn replace_head_file(&self) -> io::Result<()> {
-        let keyed = serde_json::to_vec(&self.options.key.sign(self.head()))?;
-        self.options.disk.replace(
-            &self.options.folder.head_path(),
-            &keyed,
-            self.options.durability,
-        )
+        self.options.head_file.replace(&self.standing())
+    }
+
+    /// How far the chain came.
+    pub(super) fn standing(&self) -> Standing {
+        let summary = self.segment.as_ref().and_then(|segment| {
+            summary_of_long(self.bytes, || {
+                let mut open_calls: Vec<_> = self.open.iter().copied().collect();
+                open_calls.sort_unstable();
+                ChainSummary {
+                    head: self.head(),
+                    segment: segment.number(),
+                    offset: segment.length(),
+                    open_calls,
+                }
+            })
+        });
+        Standing {
+            head: self.head(),
+            summary,
+        }
     }
 
     /// Seals a dead writer whose calls this chain has closed.
     pub(super) fn seal(&self, dead: &DeadWriter) -> io::Result<()> {
         let seal = serde_json::to_vec(&self.options.key.sign(dead.head.clone()))?;
-        self.options
-            .disk
-            .replace(&dead.folder.seal_path(), &seal, self.options.durability)
+        self.options.files.replace(&dead.folder.seal_path(), &seal)
     }
 
     /// Syncs at once, for callers that cannot wait for the keeper.
@@ -312,6 +308,7 @@ impl Chain {
         self.hash = hash;
         self.at = at;
         self.since_head += 1;
+        self.bytes += self.line.len() as u64;
         match step {
             CallStep::Begins(id) => _ = self.open.insert(id),
             CallStep::Ends(id) => _ = self.open.remove(&id),
@@ -353,7 +350,7 @@ impl Chain {
         }
         match segment.append(line) {
             Ok(()) => {
-                match self.options.durability {
+                match self.options.files.durability {
                     Durability::Process => {}
                     Durability::Power => self.syncing.add(segment.file()),
                 }
@@ -393,6 +390,11 @@ impl Chain {
         if !is_full {
             return Ok(current);
         }
+        match self.options.files.durability {
+            Durability::Process => {}
+            // Else a power cut could take the end of this segment and leave the next one.
+            Durability::Power => self.sync_now()?,
+        }
         match self.next_segment(bytes + reserved) {
             Ok(next) => {
                 let _ = current.trim();
@@ -405,10 +407,15 @@ impl Chain {
 
     fn next_segment(&mut self, ahead: u64) -> io::Result<Segment> {
         let folder: PathBuf = self.options.folder.path.clone();
-        let segment = Segment::create(&*self.options.disk, &folder, self.last_number + 1, ahead)?;
-        match self.options.durability {
+        let segment = Segment::create(
+            &*self.options.files.disk,
+            &folder,
+            self.last_number + 1,
+            ahead,
+        )?;
+        match self.options.files.durability {
             Durability::Process => {}
-            Durability::Power => self.options.disk.sync_folder(&folder)?,
+            Durability::Power => self.options.files.disk.sync_folder(&folder)?,
         }
         self.last_number = segment.number();
         Ok(segment)
@@ -416,11 +423,17 @@ impl Chain {
 
     /// A head that cannot be written now is written after a later entry.
     fn head_if_due(&mut self) {
-        if self.since_head >= self.options.head_every
-            && self.write_head().is_ok()
-            && let Err(error) = self.replace_head_file()
-        {
-            crate::log::head_not_written(&self.options.folder.head_path(), &error);
+        if self.since_head < self.options.head_every || self.write_head().is_err() {
+            return;
+        }
+        match self.options.files.durability {
+            Durability::Process => {
+                if let Err(error) = self.replace_head_file() {
+                    crate::log::head_not_written(&self.options.head_file.path(), &error);
+                }
+            }
+            // The log's thread replaces it after a sync: it must name no entry that a power cut can still take.
+            Durability::Power => {}
         }
     }
 

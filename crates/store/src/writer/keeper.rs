@@ -1,18 +1,20 @@
-//! The thread of a log: writes the backlog, syncs once for all callers that wait, and takes over the queue from a
-//! call that has written long enough for others.
+//! The thread of a log: writes the backlog, syncs once for all callers that wait, names the newest head beside the
+//! chain every second, and takes over the queue from a call that has written long enough for others.
 
 use std::{
     io,
     ops::RangeInclusive,
-    sync::{Arc, PoisonError},
+    sync::{Arc, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::Shared;
+use super::{Durability, Shared, chain::Chain};
 
 /// How often the backlog is retried.
 const RETRY: Duration = Duration::from_millis(200);
+/// How often the newest head is stored beside the chain while entries arrive.
+const HEAD_EVERY: Duration = Duration::from_secs(1);
 /// How many failed syncs are remembered for callers that have not asked yet.
 const FAILURES: usize = 64;
 
@@ -57,6 +59,7 @@ pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
 
 fn keep(shared: &Shared) {
     let mut chain = shared.lock();
+    let mut named_at = Instant::now();
     loop {
         if chain.take_over() {
             shared.serve_on(&mut chain);
@@ -65,30 +68,58 @@ fn keep(shared: &Shared) {
             return;
         }
         if chain.wants_sync() {
-            let (files, through) = chain.start_sync();
-            // Without the lock: entries are written while the device works.
-            drop(chain);
-            let result = files.iter().try_for_each(|file| file.sync());
-            chain = shared.lock();
-            let (through, result) = chain.end_sync(through, result);
-            shared
-                .synced
-                .send_modify(|synced| synced.settle(through, result));
+            (chain, _) = sync(shared, chain);
             continue;
         }
-        chain = if chain.backlog_len() > 0 {
-            let (mut chain, _) = shared
-                .work
-                .wait_timeout(chain, RETRY)
-                .unwrap_or_else(PoisonError::into_inner);
-            // Entries that still cannot be written stay in the backlog.
-            let _ = chain.write_backlog();
-            chain
-        } else {
-            shared
-                .work
-                .wait(chain)
-                .unwrap_or_else(PoisonError::into_inner)
+        if named_at.elapsed() >= HEAD_EVERY && shared.head_file.is_behind(chain.head().seq) {
+            chain = name_head(shared, chain);
+            named_at = Instant::now();
+            continue;
+        }
+        let wait = match chain.backlog_len() {
+            0 => HEAD_EVERY,
+            _ => RETRY,
         };
+        (chain, _) = shared
+            .work
+            .wait_timeout(chain, wait)
+            .unwrap_or_else(PoisonError::into_inner);
+        // Entries that still cannot be written stay in the backlog.
+        let _ = chain.write_backlog();
     }
+}
+
+/// Syncs what was written, and tells those who wait. Returns whether it is on the device.
+fn sync<'a>(shared: &'a Shared, mut chain: MutexGuard<'a, Chain>) -> (MutexGuard<'a, Chain>, bool) {
+    let (files, through) = chain.start_sync();
+    // Without the lock: entries are written while the device works.
+    drop(chain);
+    let result = files.iter().try_for_each(|file| file.sync());
+    let mut chain = shared.lock();
+    let (through, result) = chain.end_sync(through, result);
+    let is_synced = result.is_ok();
+    shared
+        .synced
+        .send_modify(|synced| synced.settle(through, result));
+    (chain, is_synced)
+}
+
+/// Stores the newest head beside the chain, so that at most a second of entries can be cut off unnoticed.
+fn name_head<'a>(shared: &'a Shared, mut chain: MutexGuard<'a, Chain>) -> MutexGuard<'a, Chain> {
+    let standing = chain.standing();
+    match shared.durability {
+        Durability::Process => {}
+        Durability::Power => {
+            let is_synced;
+            (chain, is_synced) = sync(shared, chain);
+            if !is_synced {
+                return chain;
+            }
+        }
+    }
+    drop(chain);
+    if let Err(error) = shared.head_file.replace(&standing) {
+        crate::log::head_not_written(&shared.head_file.path(), &error);
+    }
+    shared.lock()
 }

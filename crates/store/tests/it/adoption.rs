@@ -226,3 +226,50 @@ fn concurrent_threads_and_writers_keep_every_chain_sound() {
             .all(|(_, status)| *status == Some(Status::Success))
     );
 }
+
+/// A chain that is long enough for a summary, of a writer that died; the calls that it left open, oldest first.
+fn long_chain(dir: &Path) -> [CallId; 2] {
+    let log = open(dir);
+    let early = new_id();
+    log.append(&forwarding(early)).unwrap();
+    for _ in 0..1200 {
+        let id = new_id();
+        log.append(&forwarding(id)).unwrap();
+        log.append_or_queue(finished(id)).unwrap();
+    }
+    let late = new_id();
+    log.append(&forwarding(late)).unwrap();
+    [early, late]
+}
+
+#[test]
+fn a_start_reads_only_what_came_after_the_summary() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = long_chain(dir.path()).map(|id| id.to_string());
+    let segment = &segments(&folders(dir.path())[0])[0];
+    let mut bytes = fs::read(segment).unwrap();
+    bytes[700] ^= 1;
+    fs::write(segment, bytes).unwrap();
+    drop(open(dir.path()));
+    assert_eq!(ids(dir.path(), "unknown"), left);
+    let events = ids(dir.path(), "event");
+    assert_eq!(
+        events, [""; 0],
+        "the damage before the summary was not read"
+    );
+    assert!(!callgate_store::verify(dir.path(), None).unwrap().is_sound());
+}
+
+#[test]
+fn a_forged_summary_is_not_used() {
+    let dir = tempfile::tempdir().unwrap();
+    let left = long_chain(dir.path()).map(|id| id.to_string());
+    let summary = folders(dir.path())[0].join("summary");
+    let text = fs::read_to_string(&summary).unwrap();
+    let forged = text.replace(&left[0], &new_id().to_string());
+    assert_ne!(forged, text);
+    fs::write(&summary, forged).unwrap();
+    drop(open(dir.path()));
+    assert_eq!(ids(dir.path(), "unknown"), left);
+    assert_sound(dir.path());
+}

@@ -11,6 +11,7 @@ mod conformance;
 mod durability;
 mod failures;
 mod index;
+mod power;
 mod processes;
 mod queue;
 mod retention;
