@@ -161,6 +161,7 @@ impl Approvals for MemoryApprovals {
     ) -> Result<AskOutcome, ApprovalsError> {
         let mut table = self.lock();
         self.settle_dead(&mut table);
+        table.erase_over(now);
         if let Some(at) = table.decisive(question, now) {
             return Ok(self.answered(&mut table, at, question, call, now));
         }
@@ -201,6 +202,7 @@ impl Approvals for MemoryApprovals {
         now: Timestamp,
     ) -> Result<Resolved, ResolveApprovalError> {
         let mut table = self.lock();
+        table.erase_over(now);
         let approval = table.get(id, now).ok_or(ResolveApprovalError::Unknown)?;
         if !approval.is_new_decision(answer, by)? {
             return Ok(Resolved {

@@ -137,6 +137,7 @@ impl ApprovalStore {
 
     /// Stores what has expired, and erases the sealed calls of it.
     fn erase_over(&self, inner: &mut Inner, now: Timestamp) -> Result<(), ApprovalDbError> {
+        rows::expire(connection(inner)?, now)?;
         inner.must_empty_log |= sealed::erase_over(connection(inner)?, now)?;
         empty_log(inner);
         Ok(())
@@ -195,6 +196,7 @@ impl Approvals for ApprovalStore {
         self.change(|transaction| {
             // First, so that an approval which a crashed process claimed and did not use is found as approved.
             claims::settle_dead(transaction, &self.dir, self.writer)?;
+            rows::expire(transaction, now)?;
             let binding = question.binding.to_string();
             let named = question.named.as_ref();
             if let Some(found) = rows::decisive(transaction, &binding, named, now)? {
@@ -237,6 +239,7 @@ impl Approvals for ApprovalStore {
         now: Timestamp,
     ) -> Result<Resolved, ResolveApprovalError> {
         let resolved = self.change(|transaction| {
+            rows::expire(transaction, now)?;
             let Some(approval) = rows::get(transaction, id, now)? else {
                 return Ok(Err(ResolveApprovalError::Unknown));
             };

@@ -7,14 +7,18 @@ use callgate_record::{
 };
 use jiff::{SignedDuration, Timestamp};
 
-/// The stored state of a row. Expiry is computed, not stored.
+/// The stored state of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Pending,
     Approved,
     Denied,
-    Claimed { by: Option<WriterId> },
+    Claimed {
+        by: Option<WriterId>,
+    },
     Used,
+    /// Its time was seen to be over: a clock that is set back does not revive it.
+    Expired,
 }
 
 #[derive(Debug)]
@@ -56,6 +60,7 @@ impl Row {
             State::Approved => ApprovalStatus::Approved,
             State::Denied => ApprovalStatus::Denied,
             State::Claimed { .. } | State::Used => ApprovalStatus::Used,
+            State::Expired => ApprovalStatus::Expired,
         };
         Approval {
             id: self.id.clone(),
@@ -179,9 +184,12 @@ impl Table {
         self.newest = revision;
     }
 
-    /// Erases expired sealed calls.
+    /// Stores what has expired, and erases the sealed calls of it.
     pub(super) fn erase_over(&mut self, now: Timestamp) {
         for row in &mut self.rows {
+            if row.as_of(now).status == ApprovalStatus::Expired {
+                row.state = State::Expired;
+            }
             if row.expires_at <= now || row.state != State::Pending {
                 row.sealed = None;
             }

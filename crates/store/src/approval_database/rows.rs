@@ -226,6 +226,20 @@ fn select(
     Ok(found)
 }
 
+/// Stores which questions and decisions have expired, so that a clock that is set back revives none.
+pub(super) fn expire(connection: &Connection, now: Timestamp) -> Result<(), ApprovalDbError> {
+    let over = "(status = 'pending' AND expires_at <= ?1)
+                OR (status IN ('approved', 'denied') AND valid_until <= ?1)";
+    // A read first: lists call this each time, and an UPDATE would take the write lock for nothing.
+    let sql = format!("SELECT EXISTS (SELECT 1 FROM approval WHERE {over})");
+    let mut statement = connection.prepare_cached(&sql)?;
+    if statement.query_row([now.as_microsecond()], |row| row.get(0))? {
+        let sql = format!("UPDATE approval SET status = 'expired' WHERE {over}");
+        connection.execute(&sql, [now.as_microsecond()])?;
+    }
+    Ok(())
+}
+
 fn forget_old(transaction: &Transaction<'_>, now: Timestamp) -> Result<(), ApprovalDbError> {
     let before = now.saturating_sub(KEPT_FOR).unwrap_or(Timestamp::MIN);
     transaction.execute(
@@ -265,13 +279,14 @@ fn read_row(row: &Row<'_>, now: Timestamp) -> Result<QuestionRow, ApprovalDbErro
         None => None,
     };
     let valid_until = resolution.as_ref().map(|resolution| resolution.valid_until);
-    // Expiry is never stored: no process need run for it, and clocks are compared in one place.
+    // No process need run for an expiry. Once one was seen it is stored ([`expire`]).
     let is_over = valid_until.unwrap_or(expires_at) <= now;
     let status = match status.as_str() {
         "pending" | "approved" | "denied" if is_over => ApprovalStatus::Expired,
         "pending" => ApprovalStatus::Pending,
         "approved" => ApprovalStatus::Approved,
         "denied" => ApprovalStatus::Denied,
+        "expired" => ApprovalStatus::Expired,
         // A claim shows as used: to all other callers it is.
         "claimed" | "used" => ApprovalStatus::Used,
         other => return Err(ApprovalDbError::Word(other.to_owned())),

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::ApprovalDbError;
 
 /// The form that this version reads and writes.
-const FORM: i64 = 2;
+const FORM: i64 = 3;
 /// How long a process waits for another one that is writing.
 const BUSY: Duration = Duration::from_secs(10);
 /// How long it waits to empty the write-ahead log.
@@ -19,7 +19,7 @@ const TABLES: &str = "
         id          TEXT PRIMARY KEY,
         binding     TEXT NOT NULL,
         principal   TEXT NOT NULL,
-        -- pending, approved, denied, claimed, used; what time does to them is not written down.
+        -- pending, approved, denied, claimed, used, expired
         status      TEXT NOT NULL,
         asking      TEXT NOT NULL,
         asked_at    INTEGER NOT NULL,
@@ -76,8 +76,11 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), ApprovalDbError
     if form < 1 {
         transaction.execute_batch(TABLES)?;
     }
-    if form < FORM {
+    if form < 2 {
         transaction.execute_batch(SEALED)?;
+    }
+    // Form 3 has no other tables: a row can have the status `expired`.
+    if form < FORM {
         transaction.pragma_update(None, "user_version", FORM)?;
     }
     transaction.commit()?;
