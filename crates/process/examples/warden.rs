@@ -1,5 +1,6 @@
 //! A binary for the tests of child processes: `warden PARENT -- COMMAND…` is the warden as the product starts it, and
-//! `gateway COMMAND…` is a gateway reduced to holding one process, there to be killed.
+//! `gateway COMMAND…` is a gateway reduced to holding one process, there to be killed. With `GATEWAY_SANDBOX`, a sandbox as
+//! JSON, in its environment the process gets that sandbox.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -47,7 +48,9 @@ fn run_gateway(args: impl Iterator<Item = OsString>) -> ExitCode {
         args: argv.collect(),
         env: std::env::vars().collect(),
         cwd: None,
-        sandbox: None,
+        sandbox: std::env::var("GATEWAY_SANDBOX")
+            .ok()
+            .and_then(|text| serde_json::from_str(&text).ok()),
     };
     let Ok(runtime) = tokio::runtime::Runtime::new() else {
         return ExitCode::FAILURE;

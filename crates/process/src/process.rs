@@ -15,7 +15,8 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 
-use crate::sandbox::Sandbox;
+use crate::sandbox::handoff::{self, Handoff, Purpose};
+use crate::sandbox::{self, Namespaces, Sandbox};
 use crate::stderr_tail::StderrTail;
 use crate::warden::{self, tree};
 
@@ -48,6 +49,12 @@ pub struct ProcessSpec {
 pub enum SpawnError {
     #[error("working folder `{}` does not exist", .folder.display())]
     FolderMissing { folder: PathBuf },
+    /// A path of the sandbox is not UTF-8.
+    #[error("the sandbox of `{command}` cannot be described: {source}")]
+    SandboxNotDescribed {
+        command: String,
+        source: serde_json::Error,
+    },
     /// The system could not start another process.
     #[error("could not start the warden `{}`: {source}", .program.display())]
     WardenNotStarted { program: PathBuf, source: io::Error },
@@ -125,7 +132,7 @@ impl Process {
             });
         }
         let mut warden =
-            command(spec, private)
+            command(spec, private)?
                 .spawn()
                 .map_err(|source| SpawnError::WardenNotStarted {
                     program: spec.warden_program.clone(),
@@ -265,7 +272,24 @@ impl Drop for Process {
     }
 }
 
-fn command(spec: &ProcessSpec, private: Option<&Path>) -> Command {
+/// The variable through which the warden learns of the sandbox.
+fn described(spec: &ProcessSpec, sandbox: &Sandbox) -> Result<String, SpawnError> {
+    let no_namespaces = match sandbox.namespaces {
+        Namespaces::Off => None,
+        Namespaces::WhereAllowed => sandbox::probe(&spec.warden_program)
+            .namespaces
+            .clone()
+            .err(),
+    };
+    Handoff::for_warden(sandbox.clone(), no_namespaces, Purpose::Run)
+        .to_text()
+        .map_err(|source| SpawnError::SandboxNotDescribed {
+            command: spec.command.clone(),
+            source,
+        })
+}
+
+fn command(spec: &ProcessSpec, private: Option<&Path>) -> Result<Command, SpawnError> {
     let mut command = Command::new(&spec.warden_program);
     command
         .arg0(warden::PROCESS_NAME)
@@ -280,6 +304,8 @@ fn command(spec: &ProcessSpec, private: Option<&Path>) -> Command {
         .args(&spec.args)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        // Also if the configuration sets it: the warden would take it for the gateway's word.
+        .env_remove(handoff::VARIABLE)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -291,7 +317,10 @@ fn command(spec: &ProcessSpec, private: Option<&Path>) -> Command {
     if let Some(folder) = &spec.cwd {
         command.current_dir(folder);
     }
-    command
+    if let Some(sandbox) = &spec.sandbox {
+        command.env(handoff::VARIABLE, described(spec, sandbox)?);
+    }
+    Ok(command)
 }
 
 /// Reads stderr to its end, so that a server can never block on writing to it.

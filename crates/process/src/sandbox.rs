@@ -1,6 +1,16 @@
 //! What a child process may touch: files, hosts and resources. On Linux the warden applies it before the command starts.
 //!
-//! This module is the description; nothing here acts.
+//! The types here are the description. [`probe`] finds out what this machine can enforce of it; a child is started with what
+//! it can, and each [`Gap`] is refused or reported.
+
+mod gap;
+pub(crate) mod handoff;
+#[cfg(target_os = "linux")]
+pub(crate) mod linux;
+mod probe;
+
+pub use gap::{Enforced, GAP_PREFIX, Gap};
+pub use probe::{Probe, probe};
 
 use std::path::PathBuf;
 

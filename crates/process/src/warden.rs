@@ -9,6 +9,8 @@
 //!
 //! Linux is fully supported. Elsewhere the parent is polled and only the server's own process group is killed.
 
+mod child;
+mod scratch;
 pub(crate) mod tree;
 
 use std::ffi::OsString;
@@ -16,15 +18,19 @@ use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getppid, kill_process_group, wait};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+
+use crate::sandbox::handoff::{Handoff, Stage};
+pub(crate) use child::{exit_code, reason};
+use child::{plain, sandboxed};
+use scratch::Scratch;
 
 /// The hidden subcommand under which the binary calls [`run`].
 pub const SUBCOMMAND: &str = "warden";
@@ -134,8 +140,18 @@ pub fn run_and_remove(parent: u32, argv: Vec<OsString>, folder: &Path) -> ExitCo
 }
 
 /// [`run`] with another time between `SIGTERM` and `SIGKILL`.
+///
+/// A process whose environment holds a sandbox for a later stage is not a warden, but that stage.
 pub fn run_with_grace(parent: u32, argv: Vec<OsString>, grace: Duration) -> ExitCode {
-    match Warden::start(parent, &argv) {
+    let start = match Handoff::from_environment() {
+        None => Warden::start(parent, &argv, None),
+        Some(Ok(handoff)) if handoff.stage == Stage::Warden => {
+            Warden::start(parent, &argv, Some(handoff))
+        }
+        Some(Ok(handoff)) => return later_stage(&handoff, parent, &argv),
+        Some(Err(error)) => Err(StartError::Setup(error.into())),
+    };
+    match start {
         Ok(warden) => warden.watch(grace),
         Err(error) => {
             // Fails if stderr is closed; the exit code has the same meaning.
@@ -143,6 +159,16 @@ pub fn run_with_grace(parent: u32, argv: Vec<OsString>, grace: Duration) -> Exit
             ExitCode::from(error.exit_code())
         }
     }
+}
+
+#[cfg(target_os = "linux")]
+fn later_stage(handoff: &Handoff, parent: u32, argv: &[OsString]) -> ExitCode {
+    crate::sandbox::linux::run(handoff, parent, argv)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn later_stage(_handoff: &Handoff, _parent: u32, _argv: &[OsString]) -> ExitCode {
+    ExitCode::from(EXIT_NO_WARDEN)
 }
 
 /// Why no child was started.
@@ -190,11 +216,13 @@ struct Warden {
     child_signals: UnixStream,
     /// Readable when this process was asked to stop.
     stop_signals: UnixStream,
+    /// The private folder of a sandbox; removed when everything in it has ended.
+    scratch: Option<Scratch>,
 }
 
 impl Warden {
-    fn start(parent: u32, argv: &[OsString]) -> Result<Self, StartError> {
-        let (command, args) = argv.split_first().ok_or(StartError::NoCommand)?;
+    fn start(parent: u32, argv: &[OsString], sandbox: Option<Handoff>) -> Result<Self, StartError> {
+        let command = argv.first().ok_or(StartError::NoCommand)?;
         rename_and_become_reaper()?;
         allow_huge_pages();
         let parent = Parent::open(parent)?;
@@ -204,14 +232,17 @@ impl Warden {
         if parent.is_gone() {
             return Err(StartError::ParentGone);
         }
-        let child = Command::new(command)
-            .args(args)
-            .process_group(0)
-            .spawn()
-            .map_err(|error| StartError::NotStarted {
-                command: command.to_string_lossy().into_owned(),
-                reason: reason(&error),
-            })?;
+        let not_started = |reason| StartError::NotStarted {
+            command: command.to_string_lossy().into_owned(),
+            reason,
+        };
+        let (child, scratch) = match sandbox {
+            None => (
+                plain(argv).map_err(|error| not_started(reason(&error)))?,
+                None,
+            ),
+            Some(handoff) => sandboxed(handoff, argv).map_err(not_started)?,
+        };
         let child = Pid::from_raw(child.id().cast_signed())
             .ok_or_else(|| io::Error::from(ErrorKind::InvalidData))?;
         let warden = Self {
@@ -220,6 +251,7 @@ impl Warden {
             ended: None,
             child_signals,
             stop_signals,
+            scratch,
         };
         if let Err(error) = release_pipes_and_folder() {
             warden.signal_below(Signal::KILL);
@@ -243,7 +275,8 @@ impl Warden {
             }
             self.sleep(phase);
         }
-        self.exit_code()
+        drop(self.scratch.take());
+        exit_code(self.ended)
     }
 
     /// Collects every child that has ended, adopted orphans included, so that no zombies pile up.
@@ -315,18 +348,6 @@ impl Warden {
         // An interrupted poll needs no handling: the caller checks every condition again.
         let _ = poll(&mut fds, timeout.as_ref());
         drain(&mut self.child_signals);
-    }
-
-    fn exit_code(&self) -> ExitCode {
-        let killed = 128 + Signal::KILL.as_raw();
-        let code = match self.ended {
-            Some(status) => status
-                .exit_status()
-                .or_else(|| status.terminating_signal().map(|signal| 128 + signal))
-                .unwrap_or(killed),
-            None => killed,
-        };
-        ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX))
     }
 }
 
@@ -420,14 +441,4 @@ fn release_pipes_and_folder() -> io::Result<()> {
     rustix::stdio::dup2_stderr(null.as_fd())?;
     rustix::process::chdir("/")?;
     Ok(())
-}
-
-fn reason(error: &io::Error) -> String {
-    match error.kind() {
-        ErrorKind::NotFound => {
-            "no such command, or the interpreter its first line names is missing".to_owned()
-        }
-        ErrorKind::PermissionDenied => "it is not executable".to_owned(),
-        _ => error.to_string(),
-    }
 }

@@ -26,6 +26,13 @@ pub(crate) fn signal_below(root: Pid, signal: Signal) -> io::Result<usize> {
     Ok(targets.living)
 }
 
+/// The parent of this process, by its id in the process namespace of the mounted `/proc`.
+#[cfg(target_os = "linux")]
+pub(crate) fn parent_of_self() -> Option<i32> {
+    let stat = fs::read("/proc/self/stat").ok()?;
+    Some(parse_stat(&String::from_utf8_lossy(&stat))?.parent)
+}
+
 /// One process as `/proc/PID/stat` describes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Row {

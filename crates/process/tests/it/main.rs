@@ -3,3 +3,5 @@
 mod ending;
 mod given;
 mod process;
+#[cfg(target_os = "linux")]
+mod sandbox;
