@@ -202,7 +202,10 @@ fn cut(cuts: u64, on_device: bool, dice: &mut u64) {
         thread::sleep(Duration::from_micros(left));
         if at % 7 == 3 {
             let name = format!("t{at}");
-            stdout(&run(&bed, &["token", "create", &name]));
+            stdout(&run(
+                &bed,
+                &["token", "create", "--name", &name, "--role", "agent"],
+            ));
             confirmed.tokens.push(name);
         }
         load.signal(Signal::STOP);

@@ -177,7 +177,9 @@ fn one_token(usage: &Usage) -> String {
 }
 
 fn record(found: &Verification) -> Finding {
-    let notes: String = found.notes.iter().map(|note| format!("; {note}")).collect();
+    // Of an empty log the count says it.
+    let notes = found.notes.iter().filter(|_| found.entries > 0);
+    let notes: String = notes.map(|note| format!("; {note}")).collect();
     let what = format!(
         "activity log: {} entries of {} writers{notes}",
         found.entries, found.writers
