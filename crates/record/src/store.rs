@@ -65,4 +65,9 @@ pub trait Log: Store {
     /// Ends the chain with a closing entry. The backlog must be written first; if it cannot be, the log stays open.
     /// Closing twice does nothing. Blocks.
     fn close(&self) -> Result<(), StoreError>;
+
+    /// What is wrong with the place of the log, if anything is.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 }

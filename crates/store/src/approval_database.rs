@@ -11,6 +11,8 @@ mod schema;
 mod sealed;
 
 use std::{
+    fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -43,6 +45,8 @@ pub struct ApprovalStore {
 struct Inner {
     /// Opened when it is first needed: most gateways never ask.
     connection: Option<Connection>,
+    /// The device and number of the connected file: what is written to one that was replaced or deleted is lost.
+    file: Option<(u64, u64)>,
     /// SQLite's change counters when there was nothing new after a mark, and the mark.
     seen: Option<(i64, u64, u64)>,
     /// Whether the write-ahead log may still hold erased data.
@@ -89,6 +93,7 @@ impl ApprovalStore {
         act: impl FnOnce(&mut Inner) -> Result<T, ApprovalDbError>,
     ) -> Result<T, ApprovalsError> {
         let mut inner = self.lock();
+        self.leave_replaced(&mut inner);
         if inner.connection.is_none() && !path(&self.dir).exists() {
             return Ok(T::default());
         }
@@ -114,7 +119,15 @@ impl ApprovalStore {
         changed.map_err(|error| self.port_error(error))
     }
 
+    /// Closes the connection to a file that is not the one in the data folder any more.
+    fn leave_replaced(&self, inner: &mut Inner) {
+        if inner.connection.is_some() && inner.file != identity(&path(&self.dir)) {
+            *inner = Inner::default();
+        }
+    }
+
     fn opened(&self, inner: &mut Inner) -> Result<(), ApprovalDbError> {
+        self.leave_replaced(inner);
         if inner.connection.is_none() {
             kept_file::create_folder(&self.dir, Sync::Now)?;
             let path = path(&self.dir);
@@ -128,6 +141,7 @@ impl ApprovalStore {
                 kept_file::sync_folder(&self.dir)?;
             }
             inner.connection = Some(connection);
+            inner.file = identity(&path);
             // The process that erased something last may have died before it emptied the write-ahead log.
             inner.must_empty_log = true;
             empty_log(inner);
@@ -324,7 +338,14 @@ impl Approvals for ApprovalStore {
             if inner.seen == Some(state) {
                 return Ok((mark, Vec::new()));
             }
-            let changed = rows::changes(self::connection(inner)?, mark, now)?;
+            // A new file, after the old one was deleted, counts from the beginning.
+            let connection = self::connection(inner)?;
+            let from = if rows::newest(connection)? < mark {
+                0
+            } else {
+                mark
+            };
+            let changed = rows::changes(connection, from, now)?;
             if changed.1.is_empty() {
                 inner.seen = Some(state);
             }
@@ -373,6 +394,11 @@ fn empty_log(inner: &mut Inner) {
     if let Some(connection) = inner.connection.as_ref().filter(|_| inner.must_empty_log) {
         inner.must_empty_log = !schema::empty_log(connection).unwrap_or(false);
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let data = fs::metadata(path).ok()?;
+    Some((data.dev(), data.ino()))
 }
 
 fn path(dir: &Path) -> PathBuf {

@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -52,7 +53,27 @@ pub(crate) struct Folder {
 /// A held lock. The kernel releases it with the file, also when the process dies.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: File,
+    file: File,
+}
+
+impl Lock {
+    /// What is wrong with the folder that the lock is in, whose path it had: another file is there, or none.
+    pub(crate) fn trouble(&self, path: &Path) -> Option<String> {
+        let same = |(own, there): (fs::Metadata, fs::Metadata)| {
+            (own.dev(), own.ino()) == (there.dev(), there.ino())
+        };
+        let both = self
+            .file
+            .metadata()
+            .and_then(|own| Ok((own, fs::metadata(path)?)));
+        let is_there = both.is_ok_and(same);
+        (!is_there).then(|| {
+            format!(
+                "the folder of the activity log was renamed, replaced or deleted: `{}`",
+                path.parent().unwrap_or(path).display()
+            )
+        })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -91,7 +112,7 @@ impl Folder {
         file.lock()?;
         let path = log.join(writer.to_string());
         files.rename(&incomplete, &path)?;
-        Ok((Self { writer, path }, Lock { _file: file }))
+        Ok((Self { writer, path }, Lock { file }))
     }
 
     /// The segments in order.
@@ -114,7 +135,7 @@ impl Folder {
         for _ in 0..LOCK_TRIES {
             let file = private_file().open(self.path.join("lock"))?;
             match file.try_lock() {
-                Ok(()) => return Ok(Some(Lock { _file: file })),
+                Ok(()) => return Ok(Some(Lock { file })),
                 Err(TryLockError::Error(error)) => return Err(error),
                 Err(TryLockError::WouldBlock) => {}
             }

@@ -10,6 +10,7 @@
 mod compare;
 mod fill;
 mod forget;
+mod home;
 mod place;
 mod query;
 mod rows;
@@ -32,6 +33,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 use self::{
     compare::LogEnds,
     fill::FillContext,
+    home::Home,
     place::{Place, Reader, Row},
     seal::Seal,
 };
@@ -81,7 +83,9 @@ pub enum IndexError {
 #[derive(Debug)]
 pub struct Index {
     connection: Connection,
+    /// The data folder with the log.
     dir: PathBuf,
+    home: Home,
     seal: Seal,
     reader: Reader,
     /// The inode of the connected file: another process may have replaced it.
@@ -90,21 +94,34 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index of a data folder; makes a new one if there is no usable index.
+    /// Opens the index of a data folder; makes a new one if there is none to use, elsewhere if the folder cannot be written.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, IndexError> {
         let dir = dir.into();
         version::check(&folder::log_path(&dir))?;
-        let seal = Seal::open(&dir)?;
+        match Seal::open(&dir, &dir) {
+            Ok(seal) => Self::open_at(Home::beside_log(&dir), dir, seal),
+            Err(error) if home::is_read_only(&error) => {
+                let home = Home::scratch()?;
+                let seal = Seal::open(&dir, home.path())?;
+                Self::open_at(home, dir, seal)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn open_at(home: Home, dir: PathBuf, seal: Seal) -> Result<Self, IndexError> {
         let _held = seal.lock()?;
-        let (has_content, holds) = (has_content(&dir), seal.holds()?);
+        let (has_content, holds) = (has_content(home.path()), seal.holds()?);
         let mut was_rebuilt = false;
-        let connection = match connect(&dir) {
+        let connection = match connect(home.path()) {
             Ok(connection) if holds || !has_content => connection,
             Err(error) if !is_broken(&error) => return Err(error),
             other => {
                 let why = other.err().unwrap_or(IndexError::Changed);
-                was_rebuilt = has_content && opened_rows(&dir);
-                reset(&dir, &why, was_rebuilt)?
+                // A restart of the machine can take the newest part of the files.
+                let is_told = has_content && !seal.is_of_earlier_boot()?;
+                was_rebuilt = is_told && opened_rows(home.path());
+                reset(home.path(), &why, was_rebuilt)?
             }
         };
         // For root, SQLite sets the owner of the WAL when it opens it, and that is a change of the file.
@@ -112,8 +129,9 @@ impl Index {
         Ok(Self {
             connection,
             reader: Reader::new(&dir),
-            file: inode(&dir),
+            file: inode(home.path()),
             dir,
+            home,
             seal,
             was_rebuilt,
         })
@@ -239,9 +257,9 @@ impl Index {
         if !self.seal.holds()? {
             return Err(IndexError::Changed);
         }
-        let file = inode(&self.dir);
+        let file = inode(self.home.path());
         if file != self.file {
-            self.connection = connect(&self.dir)?;
+            self.connection = connect(self.home.path())?;
             self.file = file;
             self.seal.renew()?;
         }
@@ -260,8 +278,8 @@ impl Index {
     /// Replaces the index by a new one. The caller holds the exclusive lock.
     fn replace(&mut self, why: &IndexError) -> Result<(), IndexError> {
         self.was_rebuilt = true;
-        self.connection = reset(&self.dir, why, true)?;
-        self.file = inode(&self.dir);
+        self.connection = reset(self.home.path(), why, true)?;
+        self.file = inode(self.home.path());
         self.reader = Reader::new(&self.dir);
         self.seal.renew()?;
         self.fill(&|| false).map(drop)
@@ -293,7 +311,12 @@ pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
     if !has_content(dir) {
         return Ok(None);
     }
-    let seal = Seal::open(dir)?;
+    version::check(&folder::log_path(dir))?;
+    let seal = match Seal::open(dir, dir) {
+        // Queries do not use it either.
+        Err(error) if home::is_read_only(&error) => return Ok(None),
+        other => other?,
+    };
     let held = seal.lock()?;
     let connection = match connect(dir) {
         Ok(connection) => connection,
@@ -310,6 +333,7 @@ pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
         reader: Reader::new(dir),
         file: inode(dir),
         dir: dir.to_owned(),
+        home: Home::beside_log(dir),
         seal,
         was_rebuilt: false,
     };
@@ -383,7 +407,6 @@ pub(crate) fn check(dir: &Path) -> Result<(), IndexError> {
 }
 
 fn connect(dir: &Path) -> Result<Connection, IndexError> {
-    version::check(&folder::log_path(dir))?;
     kept_file::create_folder(dir, Sync::Later)?;
     let path = path(dir);
     // SQLite gives the files beside it the same mode.

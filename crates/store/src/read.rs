@@ -117,6 +117,15 @@ pub(crate) fn first_line(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok((bytes.pop() == Some(b'\n')).then_some(bytes))
 }
 
+/// Passes every whole line of a segment to `visit`.
+pub(crate) fn for_each_line(path: &Path, visit: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let bytes = read_from(path, 0, u64::MAX)?;
+    let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
+    let lines = bytes[..whole].split_inclusive(|byte| *byte == b'\n');
+    lines.for_each(|line| visit(&line[..line.len() - 1]));
+    Ok(())
+}
+
 /// At most `limit` bytes of a file from `offset` on.
 pub(crate) fn read_from(path: &Path, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;

@@ -16,9 +16,9 @@ use callgate_record::{Checkpoint, DropReason, Entry, EntryKind, Head, KeyedHead,
 use crate::{
     folder::{self, Folder},
     key::Key,
-    line::{Front, Hash, Line},
+    line::{self, Front, Hash, Line},
     problem::{LogVerification, NamedBy, Problem},
-    read::{ChainReader, ReadError},
+    read::{self, ChainReader, ReadError},
     retain, version,
 };
 
@@ -50,6 +50,10 @@ pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<LogVerification, 
         .iter()
         .map(|head| (head.clone(), NamedBy::Exported));
     evidence.named.extend(exported);
+    find_named(&mut chains, &evidence).map_err(|source| ReadError::Unreadable {
+        path: log.clone(),
+        source,
+    })?;
     let mut problems = std::mem::take(&mut evidence.problems);
     let mut found = LogVerification {
         writers: chains.len() as u64,
@@ -74,6 +78,16 @@ pub fn verify(dir: &Path, exported: Option<&[Head]>) -> Result<LogVerification, 
     found.dropped = evidence.count_dropped(&chains);
     found.problems = problems;
     Ok(found)
+}
+
+/// Looks up the hashes of the entries that something names. Those of all would take more memory the longer the log is.
+fn find_named(chains: &mut BTreeMap<WriterId, WriterChain>, evidence: &Evidence) -> io::Result<()> {
+    for (head, _) in &evidence.named {
+        if let Some(chain) = chains.get_mut(&head.writer) {
+            chain.want(head.seq);
+        }
+    }
+    chains.values_mut().try_for_each(WriterChain::find_wanted)
 }
 
 /// The statements of all chains about each other.
@@ -213,11 +227,12 @@ impl Evidence {
     }
 }
 
-/// One writer's chain and its hashes.
+/// One writer's chain.
 struct WriterChain {
     folder: Folder,
     reader: ChainReader,
-    hashes: HashMap<u64, Hash>,
+    /// The hashes of the entries that something names, once they were looked up.
+    hashes: HashMap<u64, Option<Hash>>,
     sealed: Option<KeyedHead>,
 }
 
@@ -253,11 +268,7 @@ impl WriterChain {
     }
 
     fn read_on(&mut self, evidence: &mut Evidence) {
-        let hashes = &mut self.hashes;
-        let read = self.reader.read_on(&mut |line| {
-            hashes.insert(line.front.seq, line.front.hash);
-            evidence.add_line(line);
-        });
+        let read = self.reader.read_on(&mut |line| evidence.add_line(line));
         if let Err(error) = read {
             let reason = error.to_string();
             evidence.problems.push(Problem::Unreadable {
@@ -265,6 +276,33 @@ impl WriterChain {
                 reason,
             });
         }
+    }
+
+    fn want(&mut self, seq: u64) {
+        let first = self.reader.first().map_or(1, |(first, _)| first);
+        if let Some((last, hash)) = self.reader.last()
+            && (first..=last).contains(&seq)
+        {
+            self.hashes.insert(seq, (seq == last).then_some(hash));
+        }
+    }
+
+    /// Looks the wanted entries up, where they are not known yet.
+    fn find_wanted(&mut self) -> io::Result<()> {
+        if self.hashes.values().all(Option::is_some) {
+            return Ok(());
+        }
+        for segment in self.folder.segments()? {
+            read::for_each_line(&segment.path, &mut |text| {
+                if let Ok(found) = line::parse_unchecked(text)
+                    && let Some(hash @ None) = self.hashes.get_mut(&found.front.seq)
+                    && line::parse(text).is_ok()
+                {
+                    *hash = Some(found.front.hash);
+                }
+            })?;
+        }
+        Ok(())
     }
 
     /// A missing beginning must end at an entry that a checkpoint names.
@@ -296,7 +334,7 @@ impl WriterChain {
 
     fn contradicts(&self, head: &Head, by: NamedBy, evidence: &Evidence) -> Option<Problem> {
         let writer = self.folder.writer;
-        match self.hashes.get(&head.seq) {
+        match self.hashes.get(&head.seq).and_then(Option::as_ref) {
             Some(hash) if hash.to_string() == head.hash => None,
             Some(_) => Some(Problem::HeadDiffers {
                 writer,

@@ -120,7 +120,7 @@ pub struct Log {
     clock: Arc<dyn Clock>,
     /// The uptime when retention last looked at the clock.
     looked: Mutex<Option<Duration>>,
-    _lock: Lock,
+    lock: Lock,
 }
 
 /// What the log and its thread share.
@@ -202,7 +202,7 @@ impl Log {
             files,
             clock: options.clock,
             looked: Mutex::default(),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -326,6 +326,10 @@ impl callgate_record::Log for Log {
 
     fn close(&self) -> Result<(), StoreError> {
         self.close()
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.lock.trouble(&self.chain().path().join("lock"))
     }
 }
 

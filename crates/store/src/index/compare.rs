@@ -6,9 +6,8 @@ use std::{
     path::Path,
 };
 
-use callgate_gate::CallId;
 use callgate_record::{EntryKind, WriterId};
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension as _, Statement};
 
 use super::{
     IndexError,
@@ -24,13 +23,6 @@ use crate::{
 /// The ends of the log at one moment.
 #[derive(Debug, Default)]
 pub(super) struct LogEnds(HashMap<(WriterId, u32), u64>);
-
-/// What the log has about one call.
-#[derive(Debug, Default)]
-struct LoggedCall {
-    begins: bool,
-    entries: HashSet<Place>,
-}
 
 impl LogEnds {
     /// Where the log ends now.
@@ -64,7 +56,7 @@ pub(super) fn difference(
     if sound != "ok" {
         return Ok(Some(format!("SQLite reports damage: {sound}")));
     }
-    let mut log = logged_calls(dir, ends)?;
+    let mut named = 0;
     let mut reader = Reader::new(dir);
     let sql = format!(
         "SELECT id, status, places, {} FROM activity",
@@ -84,32 +76,46 @@ pub(super) fn difference(
                 row.id
             )))
         };
+        let Some(places) = place::read(&row.places) else {
+            return differs();
+        };
+        let distinct: HashSet<&Place> = places.iter().collect();
+        named += places.iter().filter(|place| ends.include(place)).count();
         let record = match reader.record(&row) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
             Err(IndexError::Differs) => return differs(),
             Err(error) => return Err(error),
         };
-        let places: HashSet<Place> = place::read(&row.places).into_iter().flatten().collect();
-        let known = log.remove(&record.id).unwrap_or_default().entries;
-        let compared = places.iter().filter(|place| ends.include(place));
-        if Columns::of(&record)? != Columns::from_row(found, 3)? || compared.count() != known.len()
-        {
-            return differs();
-        }
-        if !known.is_subset(&places) {
+        if Columns::of(&record)? != Columns::from_row(found, 3)? || distinct.len() != places.len() {
             return differs();
         }
     }
-    if let Some(id) = log.iter().find(|(_, found)| found.begins).map(|(id, _)| id) {
-        return Ok(Some(format!("record {id} is missing from the index")));
+    match logged(connection, dir, ends)? {
+        Logged::Differs(what) => return Ok(Some(what)),
+        // Each of them is named by its row, so rows with more name what the log does not have.
+        Logged::Entries(count) if count != named => {
+            return Ok(Some(
+                "rows name entries that the log does not have".to_owned(),
+            ));
+        }
+        Logged::Entries(_) => {}
     }
     Ok(tally::difference(connection)?.then(|| "the record counts are wrong".to_owned()))
 }
 
-/// Every call that the log is about, up to `ends`.
-fn logged_calls(dir: &Path, ends: &LogEnds) -> Result<HashMap<CallId, LoggedCall>, IndexError> {
-    let mut found: HashMap<CallId, LoggedCall> = HashMap::new();
+/// The entries of the log beside the index.
+enum Logged {
+    /// How many entries of records there are; a row names each of them.
+    Entries(usize),
+    Differs(String),
+}
+
+/// Looks every entry of the log up in the index, up to `ends`.
+// One after the other, so that the memory does not grow with the log.
+fn logged(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Logged, IndexError> {
+    let mut rows = connection.prepare("SELECT places FROM activity WHERE id = ?1")?;
+    let mut count = 0;
     for folder in Folder::list(&folder::log_path(dir))? {
         for segment in folder.segments()? {
             let Some(end) = ends.0.get(&(folder.writer, segment.number)) else {
@@ -118,27 +124,53 @@ fn logged_calls(dir: &Path, ends: &LogEnds) -> Result<HashMap<CallId, LoggedCall
             let bytes = read::read_from(&segment.path, 0, *end)?;
             let mut offset = 0;
             for text in bytes.split_inclusive(|byte| *byte == b'\n') {
-                let length = text.len() as u64 - 1;
                 let place = Place {
                     writer: folder.writer,
                     segment: segment.number,
                     offset,
-                    length,
+                    length: text.len() as u64 - 1,
                 };
-                offset += length + 1;
-                // `verify` reports damage of the log; the index leaves such entries out.
-                let Ok(line) = line::parse(text.strip_suffix(b"\n").unwrap_or_default()) else {
-                    continue;
-                };
-                if let Some(id) = line.front.id.filter(|_| line.entry().is_ok()) {
-                    let call = found.entry(id).or_default();
-                    call.begins |= begins(line.front.kind);
-                    call.entries.insert(place);
+                offset += text.len() as u64;
+                match look_up(&mut rows, text, &place)? {
+                    LookedUp::Named => count += 1,
+                    LookedUp::Unnamed => {}
+                    LookedUp::Differs(what) => return Ok(Logged::Differs(what)),
                 }
             }
         }
     }
-    Ok(found)
+    Ok(Logged::Entries(count))
+}
+
+/// One entry of the log beside the index.
+enum LookedUp {
+    Named,
+    /// No row has to name it.
+    Unnamed,
+    Differs(String),
+}
+
+fn look_up(rows: &mut Statement<'_>, text: &[u8], place: &Place) -> Result<LookedUp, IndexError> {
+    // `verify` reports damage of the log; the index leaves such entries out.
+    let Ok(line) = line::parse(text.strip_suffix(b"\n").unwrap_or_default()) else {
+        return Ok(LookedUp::Unnamed);
+    };
+    let Some(id) = line.front.id.filter(|_| line.entry().is_ok()) else {
+        return Ok(LookedUp::Unnamed);
+    };
+    let places = rows.query_row([id.to_string()], |row| row.get(0));
+    let places: Option<String> = places.optional()?;
+    Ok(match places.as_deref().map(place::read) {
+        Some(Some(places)) if places.contains(place) => LookedUp::Named,
+        Some(_) => LookedUp::Differs(format!(
+            "the row of record {id} differs from its log entries"
+        )),
+        None if begins(line.front.kind) => {
+            LookedUp::Differs(format!("record {id} is missing from the index"))
+        }
+        // Retention dropped the beginning of the call.
+        None => LookedUp::Unnamed,
+    })
 }
 
 /// Whether a record can begin with such an entry.

@@ -21,7 +21,10 @@ const NAME: &str = "index.seal";
 
 #[derive(Debug, Clone)]
 pub(super) struct Seal {
+    /// The data folder with the key.
     dir: PathBuf,
+    /// The folder with the index.
+    home: PathBuf,
     file: Arc<File>,
 }
 
@@ -37,18 +40,19 @@ impl Drop for SealLock {
 }
 
 impl Seal {
-    /// The seal of the index in this data folder.
-    pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        kept_file::create_folder(dir, Sync::Later)?;
+    /// The seal of the index in `home` of the log in `dir`.
+    pub(super) fn open(dir: &Path, home: &Path) -> io::Result<Self> {
+        kept_file::create_folder(home, Sync::Later)?;
         let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
-            .open(dir.join(NAME))?;
+            .open(home.join(NAME))?;
         Ok(Self {
             dir: dir.to_owned(),
+            home: home.to_owned(),
             file: Arc::new(file),
         })
     }
@@ -68,19 +72,36 @@ impl Seal {
     /// Whether the index is as it was sealed.
     pub(super) fn holds(&self) -> io::Result<bool> {
         let code = self.code()?;
-        let mut kept = String::new();
-        let mut file = &*self.file;
-        file.seek(SeekFrom::Start(0))?;
-        Ok(file.read_to_string(&mut kept).is_ok() && kept == code)
+        Ok(self.kept()?.lines().next() == Some(&*code))
+    }
+
+    /// Whether the machine was started again since the index was sealed.
+    pub(super) fn is_of_earlier_boot(&self) -> io::Result<bool> {
+        let kept = self.kept()?;
+        let mut lines = kept.lines().skip(1);
+        let (Some(boot), Some(code)) = (lines.next(), lines.next()) else {
+            return Ok(false);
+        };
+        Ok(boot != boot_id() && self.key().made(code, &boot_text(boot)))
     }
 
     /// Seals the index as it is now.
     pub(super) fn renew(&self) -> io::Result<()> {
-        let code = self.code()?;
+        let (code, boot) = (self.code()?, boot_id());
+        let boot_code = self.key().code(&boot_text(&boot));
         let mut file = &*self.file;
         file.set_len(0)?;
         file.seek(SeekFrom::Start(0))?;
-        file.write_all(code.as_bytes())
+        file.write_all(format!("{code}\n{boot}\n{boot_code}").as_bytes())
+    }
+
+    fn kept(&self) -> io::Result<String> {
+        let mut kept = String::new();
+        let mut file = &*self.file;
+        file.seek(SeekFrom::Start(0))?;
+        // A file that is not text is not a seal.
+        let read = file.read_to_string(&mut kept);
+        Ok(read.map(|_| kept).unwrap_or_default())
     }
 
     /// Breaks the seal: the index is not trusted until it was rebuilt.
@@ -89,17 +110,30 @@ impl Seal {
     }
 
     // Without a key anyone could seal; `verify` reports the missing key.
+    fn key(&self) -> Key {
+        Key::load(&folder::log_path(&self.dir)).unwrap_or_else(|_| Key::none())
+    }
+
     fn code(&self) -> io::Result<String> {
-        let key = Key::load(&folder::log_path(&self.dir)).unwrap_or_else(|_| Key::none());
         let mut state = String::from("index");
         for suffix in ["", "-wal"] {
             state.push('\n');
             state.push_str(&file_state(
-                &self.dir.join(format!("index.sqlite{suffix}")),
+                &self.home.join(format!("index.sqlite{suffix}")),
             )?);
         }
-        Ok(key.code(&state))
+        Ok(self.key().code(&state))
     }
+}
+
+fn boot_text(boot: &str) -> String {
+    format!("boot\n{boot}")
+}
+
+/// The id of this start of the machine; empty where the system does not tell.
+fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    id.map(|id| id.trim().to_owned()).unwrap_or_default()
 }
 
 /// The values that change with every change of a file.

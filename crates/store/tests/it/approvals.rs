@@ -74,3 +74,25 @@ fn ask(store: &ApprovalStore, of: &str, now: i64) -> AskOutcome {
         .ask(&question(of), new_id(), at(now))
         .expect("it asks")
 }
+
+#[test]
+fn a_deleted_database_is_noticed_and_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = crate::support::open(dir.path());
+    let store = store(dir.path(), &log);
+    pending(ask(&store, "one", 0));
+    let lost = pending(ask(&store, "two", 0)).id;
+    let (mark, _) = store.changes(None, at(1)).unwrap();
+    for file in [
+        "approvals.sqlite",
+        "approvals.sqlite-wal",
+        "approvals.sqlite-shm",
+    ] {
+        let _ = std::fs::remove_file(dir.path().join(file));
+    }
+    assert_eq!(store.get(&lost, at(1)).unwrap(), None);
+    let asked = pending(ask(&store, "three", 1)).id;
+    let (_, changed) = store.changes(Some(mark), at(2)).unwrap();
+    let changed: Vec<_> = changed.into_iter().map(|approval| approval.id).collect();
+    assert_eq!(changed, [asked]);
+}

@@ -235,3 +235,19 @@ fn data_files_are_accessible_only_to_their_owner() {
     }
     assert!(seen >= 8, "{seen} files and folders");
 }
+
+#[test]
+fn a_renamed_folder_is_reported_until_it_is_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let trouble = || callgate_record::Log::trouble(&log);
+    assert_eq!(trouble(), None);
+    let (folder, away) = (dir.path().join("activity"), dir.path().join("away"));
+    std::fs::rename(&folder, &away).unwrap();
+    assert!(trouble().unwrap().contains("renamed"));
+    std::fs::rename(&away, &folder).unwrap();
+    assert_eq!(trouble(), None);
+    let id = new_id();
+    log.append(&forwarding(id)).unwrap();
+    assert_eq!(ids(dir.path(), "forwarding"), [id.to_string()]);
+}
