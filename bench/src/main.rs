@@ -5,6 +5,7 @@
 mod gateway;
 mod pins;
 mod policy;
+mod sandbox;
 mod search;
 mod workflow;
 
@@ -51,6 +52,8 @@ enum Measurement {
     /// How quickly, and how much a model reads: searches, intent, lists and exports of the record; fails when a
     /// budget is broken
     Search(search::SpeedOptions),
+    /// What a sandbox adds to the start of a process; fails when the budget is broken
+    Sandbox(sandbox::Options),
     /// What a state of a workflow costs beside its work; fails when the budget is broken
     Workflow(workflow::Options),
     #[command(hide = true)]
@@ -90,6 +93,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Guard(options) => gateway::guard::run(&options),
         Measurement::Instructions(options) => gateway::instructions::run(&options),
         Measurement::Retrieval(options) => search::quality(&options),
+        Measurement::Sandbox(options) => sandbox::run(&options),
         Measurement::Search(options) => search::answers().and(search::speed(&options)),
         Measurement::Workflow(options) => workflow::run(&options),
         Measurement::Echo(options) => gateway::echo::run(&options),

@@ -1,0 +1,98 @@
+//! What a sandbox adds to the start of a process: processes with and without one, started in turn.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use callgate_process::sandbox::{Mode, Namespaces, Sandbox};
+use callgate_process::stderr_tail::StderrTail;
+use callgate_process::{Ending, Process, ProcessSpec};
+use clap::Args;
+
+use crate::gateway::place::callgate;
+use crate::gateway::stats::median;
+
+/// What a sandbox may add.
+const BUDGET_MS: f64 = 5.0;
+
+/// How it is measured.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Starts of each kind
+    #[arg(long, default_value_t = 200)]
+    starts: usize,
+    /// The warden to use instead of the one beside the gateway
+    #[arg(long)]
+    warden: Option<PathBuf>,
+}
+
+/// What is started in turn.
+const KINDS: [(&str, Option<Namespaces>); 3] = [
+    ("no sandbox", None),
+    ("sandbox with namespaces", Some(Namespaces::WhereAllowed)),
+    ("sandbox without namespaces", Some(Namespaces::Off)),
+];
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
+    let warden = match &options.warden {
+        Some(warden) => warden.clone(),
+        None => callgate()?.with_file_name("callgate-warden"),
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let medians = runtime.block_on(measure(&warden, options.starts))?;
+    println!(
+        "| start and end of `true`, {} of each kind, in turn | median |",
+        options.starts
+    );
+    println!("|---|---:|");
+    for ((what, _), ms) in KINDS.iter().zip(medians) {
+        println!("| {what} | {ms:.2} ms |");
+    }
+    let [without, ..] = medians;
+    let added = medians.map(|ms| ms - without);
+    println!("| added with namespaces | {:.2} ms |", added[1]);
+    println!("| added without namespaces | {:.2} ms |", added[2]);
+    if added.iter().any(|added| *added > BUDGET_MS) {
+        bail!("a sandbox adds more than {BUDGET_MS} ms to a start");
+    }
+    Ok(())
+}
+
+async fn measure(warden: &Path, starts: usize) -> anyhow::Result<[f64; KINDS.len()]> {
+    let mut times: [Vec<f64>; KINDS.len()] = Default::default();
+    // The first round finds out what the machine enforces, which happens once per gateway, and is not counted.
+    for round in 0..=starts {
+        for ((_, namespaces), times) in KINDS.iter().zip(&mut times) {
+            let took = start(warden, *namespaces).await?;
+            if round > 0 {
+                times.push(took.as_secs_f64() * 1000.0);
+            }
+        }
+    }
+    Ok(times.map(|times| median(&times)))
+}
+
+async fn start(warden: &Path, namespaces: Option<Namespaces>) -> anyhow::Result<Duration> {
+    let spec = ProcessSpec {
+        warden_program: warden.to_owned(),
+        command: "true".to_owned(),
+        args: Vec::new(),
+        env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
+        cwd: None,
+        sandbox: namespaces.map(|namespaces| Sandbox {
+            namespaces,
+            ..Sandbox::new(Mode::Required)
+        }),
+    };
+    let began = Instant::now();
+    let mut process = Process::spawn(&spec, StderrTail::new()).context("the warden")?;
+    match process.wait().await {
+        Ending::Exited { code: 0 } => Ok(began.elapsed()),
+        other => bail!(
+            "`true` ended with {other:?}: {:?}",
+            process.stderr().last_line()
+        ),
+    }
+}
