@@ -53,12 +53,26 @@ impl Device {
     fn mount(image: PathBuf, bed: &Bed) -> Self {
         let mounted_at = bed.path("data");
         fs::create_dir_all(&mounted_at).expect("it is ours");
+        let device = Self { image, mounted_at };
+        device.mount_as("loop");
+        ok(Command::new("chmod").arg("700").arg(&device.mounted_at));
+        device
+    }
+
+    fn mount_as(&self, options: &str) {
         ok(Command::new("mount")
-            .args(["-o", "loop"])
-            .arg(&image)
-            .arg(&mounted_at));
-        ok(Command::new("chmod").arg("700").arg(&mounted_at));
-        Self { image, mounted_at }
+            .args(["-o", options])
+            .arg(&self.image)
+            .arg(&self.mounted_at));
+    }
+
+    /// Mounts it anew so that nothing on it can be changed, for as long as `act` takes.
+    fn read_only(&self, act: impl FnOnce()) {
+        ok(Command::new("umount").arg(&self.mounted_at));
+        self.mount_as("loop,ro");
+        act();
+        ok(Command::new("umount").arg(&self.mounted_at));
+        self.mount_as("loop");
     }
 
     /// Copies the device as it is. The gateway is stopped; two equal copies show that the kernel wrote nothing meanwhile.
@@ -136,6 +150,24 @@ struct Confirmed {
     tokens: Vec<String>,
 }
 
+/// Reads what a cut left where nothing can be written.
+fn read(after: &Bed, load: &Load, context: &str) {
+    let known = keys(after);
+    for answered in &load.answered {
+        assert!(known.contains(answered), "{context}: {answered} is lost");
+    }
+    stdout(&run(after, &["activity", "list"]));
+    stdout(&run(after, &["activity", "verify"]));
+}
+
+fn keys(bed: &Bed) -> HashSet<String> {
+    let records = records(bed);
+    records
+        .iter()
+        .map(|record| key(record).to_owned())
+        .collect()
+}
+
 /// Starts on what a cut left, and looks for everything that was answered.
 fn check(after: &Bed, load: &Load, confirmed: &Confirmed, context: &str) {
     // Before any start changes something.
@@ -144,10 +176,7 @@ fn check(after: &Bed, load: &Load, confirmed: &Confirmed, context: &str) {
     assert!(verified.status.success(), "{context}: {problems}");
     let mut host = after.stdio_ready();
     host.close(Duration::from_secs(10)).expect("it ends on EOF");
-    let known: HashSet<String> = records(after)
-        .iter()
-        .map(|record| key(record).to_owned())
-        .collect();
+    let known = keys(after);
     for answered in &load.answered {
         assert!(known.contains(answered), "{context}: {answered} is lost");
     }
@@ -217,7 +246,10 @@ fn cut(cuts: u64, on_device: bool, dice: &mut u64) {
                 let copy = image("copy");
                 device.copy_to(&copy);
                 load.signal(Signal::CONT);
-                let _copy = Device::mount(copy, &after);
+                let copy = Device::mount(copy, &after);
+                if at % 5 == 2 {
+                    copy.read_only(|| read(&after, &load, &context));
+                }
                 check(&after, &load, &confirmed, &context);
             }
             None => {

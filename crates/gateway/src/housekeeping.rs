@@ -12,9 +12,12 @@ use callgate_call::{
     Events,
     events::gateway::{EntriesDropped, IndexRebuilt, RetentionPaused, RetentionResumed},
 };
-use callgate_record::{Archive, DropReason, Retained, RetentionLimits, Stores};
+use callgate_record::{Archive, DropReason, Retained, RetentionLimits, RetentionPause, Stores};
+use jiff::Timestamp;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+
+use crate::troubles::{ClockWatch, Place, Troubles};
 
 /// How often the task checks for work.
 const TICK: Duration = Duration::from_secs(2);
@@ -28,13 +31,14 @@ const LONGEST_LAG: Duration = Duration::from_secs(600);
 /// How often old segments are deleted.
 const RETAIN_EVERY: Duration = Duration::from_secs(3600);
 
-/// Runs until `stop` fires, and stores in `indexed_through` how far the index has this process's entries.
+/// Runs until `stop` fires. Stores in `indexed_through` how far the index has this process's entries, and notes troubles.
 pub(crate) async fn keep(
     stores: Stores,
-    indexed_through: Arc<AtomicU64>,
     limits: RetentionLimits,
+    (indexed_through, troubles): (Arc<AtomicU64>, Troubles),
     (events, stop): (Events, CancellationToken),
 ) {
+    let mut clock = ClockWatch::start();
     let mut retained: Option<Instant> = None;
     let is_paused = Arc::new(AtomicBool::new(false));
     let mut indexed = Instant::now();
@@ -53,12 +57,16 @@ pub(crate) async fn keep(
         if retain_due {
             retained = Some(Instant::now());
         }
+        troubles.note(Place::Clock, clock.look(Timestamp::now()));
         let (keeping, telling, was_paused) = (stores.clone(), events.clone(), is_paused.clone());
+        let noting = troubles.clone();
         let kept = tokio::task::spawn_blocking(move || {
+            noting.look(&keeping);
             if retain_due {
-                drop_old(&*keeping.archive, limits, &was_paused, &telling);
+                let paused = drop_old(&*keeping.archive, limits, &was_paused, &telling);
+                noting.note(Place::Retention, paused);
             }
-            (idle || overdue) && catch_up(&keeping, overdue, &telling)
+            (idle || overdue) && catch_up(&keeping, overdue, &noting, &telling)
         });
         match kept.await {
             Ok(true) => {
@@ -71,15 +79,28 @@ pub(crate) async fn keep(
     }
 }
 
+/// Drops what is too old or too much, and returns what keeps it from that.
 fn drop_old(
     archive: &dyn Archive,
     limits: RetentionLimits,
     was_paused: &AtomicBool,
     events: &Events,
-) {
+) -> Option<String> {
     match archive.retain(limits) {
-        Ok(retained) => announce(&retained, was_paused, events),
-        Err(error) => crate::log::old_records_not_dropped(&error),
+        Ok(retained) => {
+            announce(&retained, was_paused, events);
+            match retained.paused? {
+                pause @ RetentionPause::Clock { .. } => {
+                    Some(format!("retention drops nothing by age: {pause}"))
+                }
+                // A person asked for it.
+                RetentionPause::Restored { .. } => None,
+            }
+        }
+        Err(error) => {
+            crate::log::old_records_not_dropped(&error);
+            Some(error.to_string())
+        }
     }
 }
 
@@ -112,12 +133,13 @@ fn announce(retained: &Retained, was_paused: &AtomicBool, events: &Events) {
 
 /// Brings the index up to date, and returns whether it is complete. It stops early while calls are busy, unless
 /// it is `overdue`.
-fn catch_up(stores: &Stores, overdue: bool, events: &Events) -> bool {
+fn catch_up(stores: &Stores, overdue: bool, troubles: &Troubles, events: &Events) -> bool {
     let head = || stores.log.head().seq;
     let began = head();
     let make_way = || !overdue && head() - began > QUIET_ENTRIES;
     match stores.archive.catch_up(&make_way) {
         Ok(done) => {
+            troubles.note(Place::Index, None);
             if done.was_rebuilt {
                 events.emit(IndexRebuilt);
             }
@@ -125,6 +147,7 @@ fn catch_up(stores: &Stores, overdue: bool, events: &Events) -> bool {
         }
         Err(error) => {
             crate::log::index_not_filled(&error);
+            troubles.note(Place::Index, Some(error.to_string()));
             false
         }
     }

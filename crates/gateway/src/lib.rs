@@ -17,6 +17,7 @@ mod notify;
 mod otlp;
 mod outbound;
 mod running;
+mod troubles;
 mod views;
 mod watch;
 

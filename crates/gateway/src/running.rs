@@ -27,7 +27,7 @@ use callgate_config::{self as config, Failed, Settings};
 
 use crate::{
     assembly::Parts, housekeeping, notify::Notifying, otlp::Exporter, plan, plugins::ServedPlugins,
-    reload::ReloadStatus, views::views,
+    reload::ReloadStatus, troubles::Troubles, views::views,
 };
 
 /// How long servers may take to stop. Each is killed after 7 s, so this is reached only if a call that
@@ -171,16 +171,12 @@ impl Running {
             reload_status: reload_status.clone(),
             log: stores.log.clone(),
             indexed: Arc::default(),
+            troubles: Troubles::default(),
         };
-        let indexed = status.indexed.clone();
+        let noted = (status.indexed.clone(), status.troubles.clone());
         let gateway = gateway(settings, path, status)?;
-        let background = Background::start(
-            settings,
-            &gateway,
-            &approval_service,
-            stores.clone(),
-            indexed,
-        )?;
+        let background =
+            Background::start(settings, &gateway, &approval_service, stores.clone(), noted)?;
         Ok(Self {
             gateway,
             fleet,
@@ -217,6 +213,7 @@ impl Running {
             reload_status: self.reload_status.clone(),
             log: self.stores.log.clone(),
             indexed: Arc::default(),
+            troubles: Troubles::default(),
         };
         let gateway = gateway(settings, path, status)?;
         Ok(StepGate { gateway, fleet })
@@ -272,7 +269,7 @@ impl Background {
         gateway: &Gateway,
         approval_service: &ApprovalService,
         stores: Stores,
-        indexed: Arc<AtomicU64>,
+        (indexed, troubles): (Arc<AtomicU64>, Troubles),
     ) -> Result<Self, Failed> {
         let retain = &settings.config.activity.retain;
         let limits = RetentionLimits {
@@ -284,7 +281,8 @@ impl Background {
             Notifying::start(&settings.config.approvals.notify, approval_service.clone())?;
         let following = tokio::spawn(approval_service.clone().follow(stop.clone()));
         let told = (gateway.path().events().clone(), stop.clone());
-        let housekeeping = tokio::spawn(housekeeping::keep(stores, indexed, limits, told));
+        let noted = (indexed, troubles);
+        let housekeeping = tokio::spawn(housekeeping::keep(stores, limits, noted, told));
         Ok(Self {
             following,
             notifying,
@@ -361,6 +359,7 @@ struct Status {
     log: Arc<dyn Log>,
     /// The sequence number up to which the index has this process's entries.
     indexed: Arc<AtomicU64>,
+    troubles: Troubles,
 }
 
 impl StatusSource for Status {
@@ -382,7 +381,8 @@ impl StatusSource for Status {
     }
 
     fn complaints(&self) -> Vec<String> {
-        self.reload_status.error().into_iter().collect()
+        let reload = self.reload_status.error();
+        reload.into_iter().chain(self.troubles.all()).collect()
     }
 }
 
