@@ -202,9 +202,9 @@ fn tools_and_servers_are_tables_for_people_and_json_for_programs() {
     let ran = run(&mut named(&bed, ["servers", "list"]));
     assert_eq!(ran.code, Some(0));
     expect![[r#"
-        SERVER  TYPE   STATUS   TOOLS  REASON
-        x       stdio  ok       13
-        off     stdio  stopped  0      switched off by `enabled: false`
+        SERVER  TYPE   STATUS   BOX   TOOLS  REASON
+        x       stdio  ok       none  13
+        off     stdio  stopped  none  0      switched off by `enabled: false`
     "#]]
     .assert_eq(&ran.stdout);
     let ran = run(&mut named(&bed, ["servers", "list", "--json"]));
@@ -212,8 +212,8 @@ fn tools_and_servers_are_tables_for_people_and_json_for_programs() {
     assert!(rows[0]["pid"].is_u64());
     rows[0]["pid"] = json!(1);
     let expected = json!([
-        {"name": "x", "type": "stdio", "enabled": true, "status": "ok", "reason": null, "tools": 13, "pid": 1},
-        {"name": "off", "type": "stdio", "enabled": false, "status": "stopped", "reason": "switched off by `enabled: false`", "tools": 0, "pid": null},
+        {"name": "x", "type": "stdio", "enabled": true, "status": "ok", "reason": null, "tools": 13, "pid": 1, "box": "none"},
+        {"name": "off", "type": "stdio", "enabled": false, "status": "stopped", "reason": "switched off by `enabled: false`", "tools": 0, "pid": null, "box": "none"},
     ]);
     assert_eq!(rows, expected);
 }
@@ -267,6 +267,8 @@ fn doctor_reports_a_healthy_installation_as_ok() {
         ok      activity log: 0 entries of 0 writers
         ok      server x is ok: 13 tools, 1 of them without hints about their effects
         ok      server off is switched off
+        ok      without a box, so with all your rights: server x
+                help: limit what it may reach with `box` in callgate.yaml
     "#]]
     .assert_eq(&normalised(&bed, &ran.stdout));
 }
@@ -323,6 +325,8 @@ fn doctor_names_problems_and_remedies() {
         problem server dead is stopped: 0 tools; the server disconnected; last stderr line: callgate: cannot start `/no/such/program`: no such command, or the interpreter its first line names is missing
                 help: see its log: `callgate servers logs dead`
         problem server unset is stopped: 0 tools; environment variable `NOT_SET` is not set; set it, or write `${NOT_SET:-default}`
+        ok      without a box, so with all your rights: server dead
+                help: limit what it may reach with `box` in callgate.yaml
     "#]].assert_eq(&normalised(&bed, &ran.stdout));
     assert!(
         ran.stderr.ends_with("error: found 2 problems\n"),

@@ -165,7 +165,7 @@ fn a_server_is_a_command_or_a_url() {
         ),
         (
             "{url: 'https://e.com/', args: [x]}",
-            "`args`, `env`, `inherit_env` and `cwd` need `command`, not `url`",
+            "`args`, `env`, `inherit_env`, `cwd` and `box` need `command`, not `url`",
         ),
         (
             "{url: 'ftp://e.com/'}",

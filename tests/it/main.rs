@@ -14,6 +14,7 @@ mod agents;
 mod approvals;
 mod attach;
 mod attacks;
+mod boxes;
 mod builtins;
 mod cli;
 mod closed_socket;

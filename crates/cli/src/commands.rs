@@ -4,6 +4,7 @@ pub(crate) mod activity;
 #[cfg(feature = "agents")]
 pub(crate) mod agent;
 pub(crate) mod approvals;
+pub(crate) mod boxes;
 pub(crate) mod call;
 pub(crate) mod config;
 pub(crate) mod connect;

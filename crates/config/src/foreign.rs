@@ -150,6 +150,8 @@ impl<'de> de::Visitor<'de> for EntryVisitor {
                 "disabled" => server.enabled = !map.next_value::<bool>()?,
                 "enabled" => server.enabled = map.next_value()?,
                 "description" => server.description = map.next_value()?,
+                // Ours: other clients ignore the key.
+                "box" => server.sandbox = map.next_value()?,
                 _ => {
                     map.next_value::<de::IgnoredAny>()?;
                     entry.ignored.push(key);
@@ -189,6 +191,7 @@ impl Entry {
         self.server.args = None;
         self.server.env.clear();
         self.server.cwd = None;
+        self.server.sandbox = None;
         self
     }
 }

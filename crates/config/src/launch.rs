@@ -60,6 +60,7 @@ pub(crate) fn from_flag(text: &str, timeout: Duration) -> Result<ServerSpec, Fai
         launch,
         timeout,
         protocol: Protocol::Auto,
+        sandbox: None,
     })
 }
 
@@ -80,6 +81,7 @@ pub(crate) fn demo(timeout: Duration) -> Result<ServerSpec, Failed> {
         launch,
         timeout,
         protocol: Protocol::Auto,
+        sandbox: None,
     })
 }
 
@@ -137,9 +139,10 @@ fn http(server: &Server, url: &str) -> Result<Launch, Unusable> {
     let of_commands = server.args.is_some()
         || !server.env.is_empty()
         || server.cwd.is_some()
-        || server.inherit_env;
+        || server.inherit_env
+        || server.sandbox.is_some();
     if of_commands {
-        let why = "`args`, `env`, `inherit_env` and `cwd` need `command`, not `url`";
+        let why = "`args`, `env`, `inherit_env`, `cwd` and `box` need `command`, not `url`";
         return Err(Unusable::Wrong(why.to_owned()));
     }
     let url = environment::expand(url, variable)?;

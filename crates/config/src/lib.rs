@@ -8,6 +8,7 @@
 
 mod accepted;
 mod approval_keys;
+mod boxes;
 mod checked;
 mod complaint;
 mod failed;
@@ -37,6 +38,7 @@ use std::path::Path;
 
 pub use accepted::Packs;
 pub use approval_keys::{Webhook, WebhookFormat};
+pub use boxes::{BoxChoice, BoxDefaults, BoxEntry, BoxKeys, PlacedText, refused_grant};
 pub use failed::{Failed, Fault};
 pub use flags::Flags;
 pub use folders::CONFIG_FILE;
@@ -45,7 +47,7 @@ pub use load::{ConfigSource, LoadedConfig, Origin, Untrusted, again, load, manif
 pub use loosened::{loosened, lowered};
 pub use model::{
     Auth, Code, Config, Durability, IntentForm, Limits, OnFailure, OpenRoute, PluginEntry,
-    PolicyMode, SearchDetail, TimeSpan, View,
+    PolicyMode, SearchDetail, TimeSpan, View, Workflows,
 };
 pub use plugin_dirs::{FoundPlugin, PluginDirs, PluginNotFound};
 pub use policies::{PolicyFile, SelectedPolicies, ground};

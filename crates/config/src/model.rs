@@ -12,6 +12,7 @@ use serde_saphyr::Spanned;
 
 use crate::{
     approval_keys::Approvals,
+    boxes::{BoxDefaults, BoxEntry},
     checked,
     foreign::ForeignServers,
     guard::{Guard, Tenants},
@@ -34,11 +35,17 @@ pub struct Config {
         skip_serializing_if = "ForeignServers::is_empty"
     )]
     pub mcp_servers: ForeignServers,
+    /// The defaults of all boxes. A box limits what a program that callgate starts may reach.
+    #[serde(rename = "box")]
+    pub boxes: BoxDefaults,
     /// The built-in tools: Read, Write, Edit, Bash, Glob and Grep.
     pub builtins: Builtins,
     /// Plugins by name. Their operations are tools, like those of a server.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub plugins: BTreeMap<String, PluginEntry>,
+    /// Workflows.
+    #[serde(skip_serializing_if = "Workflows::is_default")]
+    pub workflows: Workflows,
     /// The default view, used when neither the URL, the token nor a flag selects one.
     pub view: View,
     /// How tool names are shown to hosts.
@@ -142,6 +149,10 @@ pub struct Server {
     /// Which tools of the server are offered.
     #[serde(default, skip_serializing_if = "ToolLists::is_empty")]
     pub tools: ToolLists,
+    /// What the server's process may reach: a map with `mode`, `read`, `write` and `net`, or only a
+    /// mode; without it, all that its user may. docs/boxes.md
+    #[serde(rename = "box", default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<BoxEntry>,
 }
 
 /// The form of MCP that is spoken with a server.
@@ -200,6 +211,25 @@ pub struct PluginEntry {
     /// How long an operation may take; default `server_defaults.timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<TimeSpan>,
+    /// What the plugin's process may reach, like the `box` of a server.
+    #[serde(rename = "box", default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<BoxEntry>,
+}
+
+/// Workflows.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Workflows {
+    /// What the commands of workflows may reach, like the `box` of a server. Relative paths are
+    /// relative to the run's working folder.
+    #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<BoxEntry>,
+}
+
+impl Workflows {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Which tools hosts see, and how hosts call them.

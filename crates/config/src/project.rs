@@ -29,6 +29,17 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
     project.tenants = tightening.users("tenants", &users.tenants);
     // Built-in tools give access to a shell and files, so only the user may enable or place them.
     project.builtins = tightening.users("builtins", &users.builtins);
+    let boxes = (project.boxes.mode, users.boxes.mode);
+    project.boxes.mode = tightening.at_least("box.mode", boxes.0, boxes.1);
+    // Two boxes cannot be compared, so a project's box counts only where the user has none.
+    let workflows = (
+        std::mem::take(&mut project.workflows),
+        users.workflows.clone(),
+    );
+    project.workflows =
+        tightening.stricter("workflows.box", workflows.0, workflows.1, |_, users| {
+            users.sandbox.is_none()
+        });
     let policy = (project.policy.take(), users.policy.clone());
     project.policy = tightening.stricter("policy", policy.0, policy.1, |project, users| {
         !allows_all(project) || allows_all(users)
@@ -215,6 +226,7 @@ fn tighten_limits(tightening: &mut Tightening<'_>, project: &mut Limits, users: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::BoxChoice;
 
     fn weighed(project: &str, users: &str) -> (Config, Vec<&'static str>) {
         let read = |text: &str| -> Config { serde_saphyr::from_str(text).expect("it is right") };
@@ -237,9 +249,9 @@ mod tests {
 
     #[test]
     fn a_project_can_tighten_but_not_loosen_settings() {
-        let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\npolicy: default\npolicy_mode: strict\nactivity: {durability: power, on_failure: refuse, redact: [b]}\n\
+        let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\nbox: {mode: required}\npolicy: default\npolicy_mode: strict\nactivity: {durability: power, on_failure: refuse, redact: [b]}\n\
                       limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
-        let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\npolicy: allow-all\npolicy_mode: fast\nactivity: {durability: process, on_failure: allow, redact: [a]}\n\
+        let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\nbox: {mode: best_effort}\npolicy: allow-all\npolicy_mode: fast\nactivity: {durability: process, on_failure: allow, redact: [a]}\n\
                      limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
         let (config, ignored) = weighed(strict, loose);
         let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
@@ -251,6 +263,7 @@ mod tests {
         expected.activity.redact = vec!["b".to_owned(), "a".to_owned()];
         assert_eq!(config, expected);
         let names = [
+            "box.mode",
             "policy",
             "policy_mode",
             "approvals.wait",
@@ -286,5 +299,19 @@ mod tests {
             "activity.retain",
         ];
         assert_eq!(ignored, names);
+    }
+    #[test]
+    fn a_projects_box_of_workflows_counts_only_where_the_user_has_none() {
+        let box_of = |config: &Config| config.workflows.sandbox.clone().map(|entry| entry.0.mode);
+        let strict = "workflows: {box: required}";
+        let (config, ignored) = weighed(strict, "servers: {}");
+        assert_eq!(box_of(&config), Some(Some(BoxChoice::Required)));
+        assert!(ignored.is_empty());
+        let (config, ignored) = weighed("servers: {}", strict);
+        assert_eq!(box_of(&config), Some(Some(BoxChoice::Required)));
+        assert!(ignored.is_empty());
+        let (config, ignored) = weighed("workflows: {box: 'off'}", strict);
+        assert_eq!(box_of(&config), Some(Some(BoxChoice::Required)));
+        assert_eq!(ignored, ["workflows.box"]);
     }
 }

@@ -38,7 +38,7 @@ pub(super) fn places(
 }
 
 /// A path from the root on: as it is written, with the links of its folder followed, and with all links followed.
-fn names(place: &Path) -> Vec<PathBuf> {
+pub(super) fn names(place: &Path) -> Vec<PathBuf> {
     let Ok(whole) = std::path::absolute(place) else {
         return Vec::new();
     };

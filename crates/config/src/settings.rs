@@ -10,8 +10,8 @@ use std::{
 };
 
 use callgate_gate::{
-    Naming, Pattern, Policy, Problem, Protected, Protocol, ServerName, ServerSpec, ToolFilter,
-    View, guard::GuardOptions, pins::Pins,
+    BoxSpec, Naming, Pattern, Policy, Problem, Protected, Protocol, ServerName, ServerSpec,
+    ToolFilter, View, guard::GuardOptions, pins::Pins,
 };
 use callgate_process::{environment, warden};
 use callgate_wire::Era;
@@ -19,6 +19,7 @@ use callgate_wire::Era;
 use crate::{
     CONFIG_FILE, Config, ConfigSource, Failed, Flags, LoadedConfig, accepted,
     accepted::Packs,
+    boxes::{self, BoxContext, BoxEntry, BoxError, ProgramBoxes},
     complaint,
     guard::Guard,
     launch::{demo, from_flag, launch},
@@ -45,6 +46,8 @@ pub struct Settings {
     pub servers: Vec<ServerSpec>,
     /// The tools of each server that are offered.
     filters: HashMap<ServerName, ToolFilter>,
+    /// The boxes of plugins.
+    boxes: ProgramBoxes,
     /// The policies as they were chosen and read.
     pub policies: SelectedPolicies,
     /// The remote guard as configured, with variables unexpanded, for `config show`.
@@ -81,7 +84,7 @@ impl Settings {
         let defaults = &found.config.server_defaults;
         let default_timeout = time(flags.server_timeout.as_deref(), defaults.timeout)?;
         let reconnect_cap = time(flags.reconnect_cap.as_deref(), defaults.reconnect_cap)?;
-        let (servers, filters) = servers(&found, flags, default_timeout)?;
+        let (mut servers, filters) = servers(&found, flags, default_timeout)?;
         check_plugins(&found.config, &servers)?;
         let policies = SelectedPolicies::read(&found, flags)?;
         let LoadedConfig {
@@ -96,6 +99,14 @@ impl Settings {
         let pins = accepted::pins(config.pins, &lock_file, governing.as_ref());
         let project_lock = accepted::project_lock(&source, &lock_file);
         let protected = protected::places(&source, &config, &policies, (data_dir, &lock_file));
+        let context = BoxContext {
+            base: beside.unwrap_or(Path::new("")),
+            defaults: config.boxes,
+            protected: &protected,
+        };
+        let wrong =
+            |problem: Box<Problem>| complaint::of_config(written_file(&source), &text, &problem);
+        let boxes = boxes::resolve(&config, &mut servers, context).map_err(wrong)?;
         let guard_written = config.guard.with_flags(flags);
         let guard = guard_written.options(data_dir)?;
         let packs = accepted::packs(beside, &config, governing.as_ref());
@@ -103,6 +114,7 @@ impl Settings {
             data_dir: data_dir.to_owned(),
             servers,
             filters,
+            boxes,
             policies,
             guard_written,
             guard,
@@ -160,6 +172,29 @@ impl Settings {
         plugins.map(|(name, entry)| (name.as_str(), entry))
     }
 
+    /// The box of a configured plugin. `Err` says why it cannot be used.
+    pub fn plugin_box(&self, plugin: &str) -> Result<Option<BoxSpec>, String> {
+        self.boxes.plugins.get(plugin).cloned().transpose()
+    }
+
+    /// The box of the commands of a workflow that runs in `workdir`.
+    pub fn workflow_box(&self, workdir: &Path) -> Result<Option<BoxSpec>, Failed> {
+        let Some(BoxEntry(keys)) = &self.config.workflows.sandbox else {
+            return Ok(None);
+        };
+        let context = BoxContext {
+            base: workdir,
+            defaults: self.config.boxes,
+            protected: &self.protected,
+        };
+        keys.resolved(context).map_err(|error| match error {
+            BoxError::Wrong(problem) => {
+                complaint::of_config(written_file(&self.source), &self.text, &problem)
+            }
+            BoxError::Missing(missing) => Failed::config(format!("`workflows.box`: {missing}")),
+        })
+    }
+
     /// Longest line on stdio.
     pub fn frame_bytes(&self) -> usize {
         bytes(self.config.limits.frame_mib)
@@ -205,6 +240,11 @@ impl Settings {
     }
 }
 
+/// The file that errors of the configuration name.
+fn written_file(source: &ConfigSource) -> &Path {
+    source.file.as_deref().unwrap_or(Path::new(CONFIG_FILE))
+}
+
 /// A limit in bytes. A value beyond the address space saturates.
 pub fn bytes(mib: NonZeroUsize) -> usize {
     mib.get().saturating_mul(MIB)
@@ -236,6 +276,8 @@ fn servers(
             launch: launch(server, base).map_err(wrong)?,
             timeout: server.timeout.map_or(default_timeout, |span| span.0),
             protocol: protocol(server.protocol),
+            // Set when the boxes are resolved.
+            sandbox: None,
         });
         filters.insert(name.clone(), filter(server));
     }

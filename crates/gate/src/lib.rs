@@ -47,6 +47,6 @@ pub use policy::{
     ProtectedCandidates, RateLimit, Reach, Rules, ToolFilter,
 };
 pub use problem::{Place, Problem};
-pub use server::{Endpoint, EndpointError, Launch, Protocol, ServerSpec};
+pub use server::{BoxMode, BoxSpec, Endpoint, EndpointError, Launch, Protocol, ServerSpec};
 pub use tool::{Hints, Operation, Tool, ToolError, ToolSource};
 pub use view::{UnknownView, View};

@@ -1,5 +1,6 @@
 //! The configuration of a server: launch, transport and protocol. Data only; `crates/upstream` starts servers.
 
+mod boxed;
 mod endpoint;
 
 use std::{path::PathBuf, time::Duration};
@@ -8,6 +9,7 @@ use callgate_wire::Era;
 
 use crate::ServerName;
 
+pub use boxed::{BoxMode, BoxSpec};
 pub use endpoint::{Endpoint, EndpointError};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct ServerSpec {
     pub timeout: Duration,
     /// The protocol era to use.
     pub protocol: Protocol,
+    /// What its process may reach; everything that the user may if `None`.
+    pub sandbox: Option<BoxSpec>,
 }
 
 /// The protocol era for a server.

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use callgate_boxes::{BoxPlan, ConnectionRecord};
 use callgate_call::LocalProvider;
 use callgate_config::{Failed, FoundPlugin, PluginEntry, PluginNotFound, Settings};
 use callgate_plugin::{Plugin, PluginError, PluginSpec, PluginTools};
@@ -17,9 +18,9 @@ pub struct ServedPlugins {
 
 impl ServedPlugins {
     /// Starts all configured plugins concurrently. A plugin that fails to start does not affect the others.
-    pub async fn start(settings: &Settings) -> Result<Self, Failed> {
+    pub async fn start(settings: &Settings, record: &ConnectionRecord) -> Result<Self, Failed> {
         let starting = settings.plugins().map(|(name, entry)| async move {
-            let started = start(settings, name, entry).await;
+            let started = start(settings, name, entry, record).await;
             (name, started)
         });
         let mut served = Self::default();
@@ -51,13 +52,17 @@ async fn start(
     settings: &Settings,
     name: &str,
     entry: &PluginEntry,
+    record: &ConnectionRecord,
 ) -> Result<(Arc<Plugin>, PluginTools), String> {
     let found = FoundPlugin::at(&entry.path, entry.config.clone());
     let found = found.map_err(|error: PluginNotFound| error.to_string())?;
     let timeout = entry
         .timeout
         .map_or(settings.default_timeout, |span| span.0);
-    let spec = spec(name, found, &settings.warden_program, timeout);
+    let spec = PluginSpec {
+        sandbox: sandbox(settings, name, record)?,
+        ..spec(name, found, &settings.warden_program, timeout)
+    };
     let plugin = Plugin::start(spec).await;
     let plugin = plugin.map_err(|error: PluginError| error.to_string())?;
     match PluginTools::all(plugin.clone()) {
@@ -74,6 +79,17 @@ async fn start(
     }
 }
 
+/// The box of a configured plugin.
+pub(crate) fn sandbox(
+    settings: &Settings,
+    name: &str,
+    record: &ConnectionRecord,
+) -> Result<Option<BoxPlan>, String> {
+    let spec = settings.plugin_box(name)?;
+    let record = record.clone();
+    Ok(spec.map(|spec| BoxPlan { spec, record }))
+}
+
 pub(crate) fn spec(
     name: &str,
     found: FoundPlugin,
@@ -87,5 +103,6 @@ pub(crate) fn spec(
         env: environment::minimal(Inherit::All, &[], std::env::vars()),
         warden_program: warden_program.to_owned(),
         timeout,
+        sandbox: None,
     }
 }

@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use callgate_boxes::ConnectionRecord;
 use callgate_call::{
     ApprovalService, CallPath, Events, Guard, SealKey, Spans, Telemetry,
     events::gateway::{GatewayStarted, RecordFailed},
@@ -117,14 +118,18 @@ impl Running {
         if settings.config.plugins.is_empty() {
             return Self::start_with(settings, plan, profile);
         }
-        let plugins = ServedPlugins::start(settings).await?;
+        let record = ConnectionRecord::default();
+        let plugins = ServedPlugins::start(settings, &record).await?;
         plan.local_providers
             .extend_from_slice(plugins.local_providers());
         match Self::start_with(settings, plan, profile) {
-            Ok(running) => Ok(Self {
-                plugins: Some(plugins),
-                ..running
-            }),
+            Ok(running) => {
+                record.log_is_open(running.gateway.path().recorder().clone());
+                Ok(Self {
+                    plugins: Some(plugins),
+                    ..running
+                })
+            }
             Err(failed) => {
                 plugins.stop().await;
                 Err(failed)

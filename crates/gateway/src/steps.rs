@@ -8,20 +8,26 @@ use std::{
 };
 
 use callgate_agent::{StepContext, Verdicts, relay::PluginTools as Wanted};
+use callgate_boxes::{BoxPlan, ConnectionRecord};
 use callgate_call::LocalProvider;
 use callgate_config::{Failed, FoundPlugin, PluginDirs, Settings, trust::TrustList};
 use callgate_gate::Naming;
-use callgate_plugin::{Plugin, PluginTools, ToolMappingError};
+use callgate_plugin::{Plugin, PluginSpec, PluginTools, ToolMappingError};
 use callgate_process::{
     environment::{self, Inherit},
     regular_file,
 };
+use callgate_record::Recorder;
 use callgate_server::Gateway as Gate;
 use futures_util::future::join_all;
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-use crate::{local_user::local_user, plugins::spec};
+use crate::{
+    local_user::local_user,
+    plugins::{sandbox, spec},
+    running::Running,
+};
 
 /// The deadline of an operation in an agent step. It is long because the step has its own timeout.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
@@ -42,11 +48,26 @@ pub fn context(settings: &Settings, gateway: &Gate) -> Result<StepContext, Faile
     })
 }
 
+/// The box of the commands of a workflow run, if `workflows.box` is set.
+pub fn command_box(
+    settings: &Settings,
+    running: &Running,
+    workdir: &Path,
+) -> Result<Option<BoxPlan>, Failed> {
+    let spec = settings.workflow_box(workdir)?;
+    let recorder = running.gateway.path().recorder().clone();
+    let record = ConnectionRecord::in_log(recorder);
+    Ok(spec.map(|spec| BoxPlan { spec, record }))
+}
+
 /// The plugins of agent steps. Each is started once, at its first use.
 #[derive(Debug)]
 pub struct StepPlugins {
     dirs: PluginDirs,
     configured: BTreeMap<String, FoundPlugin>,
+    /// The boxes of configured plugins; `Err` says why one cannot be used.
+    boxes: BTreeMap<String, Result<BoxPlan, String>>,
+    record: ConnectionRecord,
     data_dir: PathBuf,
     warden_program: PathBuf,
     running: Mutex<BTreeMap<String, Arc<Plugin>>>,
@@ -107,13 +128,25 @@ impl StepPlugins {
             let found = FoundPlugin::at(&entry.path, entry.config.clone()).ok()?;
             Some((name.to_owned(), found))
         });
+        let record = ConnectionRecord::default();
+        let boxes = settings.plugins().filter_map(|(name, _)| {
+            let plan = sandbox(settings, name, &record).transpose()?;
+            Some((name.to_owned(), plan))
+        });
         Self {
+            boxes: boxes.collect(),
             configured: configured.collect(),
+            record,
             dirs: PluginDirs::new(workdir, &settings.data_dir),
             data_dir: settings.data_dir.clone(),
             warden_program: settings.warden_program.clone(),
             running: Mutex::default(),
         }
+    }
+
+    /// Puts the connections of boxed plugins on record, also those from before.
+    pub fn log_is_open(&self, recorder: Recorder) {
+        self.record.log_is_open(recorder);
     }
 
     /// The plugin of that name, running.
@@ -130,7 +163,12 @@ impl StepPlugins {
             Some(found) => found.clone(),
             None => self.found(name).map_err(unknown)?,
         };
-        let spec = spec(name, found, &self.warden_program, STEP_TIMEOUT);
+        // A plugin that was found beside the configured ones has no box.
+        let plan = self.boxes.get(name).cloned().transpose();
+        let spec = PluginSpec {
+            sandbox: plan.map_err(unknown)?,
+            ..spec(name, found, &self.warden_program, STEP_TIMEOUT)
+        };
         let plugin = Plugin::start(spec).await;
         let plugin = plugin.map_err(|error| unknown(error.to_string()))?;
         running.insert(name.to_owned(), plugin.clone());

@@ -3,11 +3,12 @@
 mod process;
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
 };
 
+use callgate_boxes::{BoxNotOpened, BoxPlan, Occupant, OpenBox};
 use callgate_process::ProcessSpec;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
@@ -35,6 +36,8 @@ pub struct PluginSpec {
     pub warden_program: PathBuf,
     /// The time limit for one operation.
     pub timeout: Duration,
+    /// What the plugin may reach; everything that the user may if `None`.
+    pub sandbox: Option<BoxPlan>,
 }
 
 /// A plugin that was started at least once.
@@ -131,8 +134,27 @@ impl Plugin {
 }
 
 impl PluginSpec {
+    /// Opens the box of one process, which has its private folder.
+    fn open_box(&self, folder: &Path) -> Result<Option<OpenBox>, BoxNotOpened> {
+        let occupant = || Occupant {
+            server: Some(self.name.clone()),
+            title: "plugin".to_owned(),
+            program: self.program.clone(),
+            own_folders: vec![folder.to_owned()],
+            folder: Some(folder.to_owned()),
+            ..Occupant::default()
+        };
+        let plan = self.sandbox.as_ref();
+        plan.map(|plan| plan.open(occupant())).transpose()
+    }
+
     /// The process to start: go-plugin's environment, our certificate, and a private folder for the socket.
-    fn process(&self, certificate: String, folder: &std::path::Path) -> ProcessSpec {
+    fn process(
+        &self,
+        certificate: String,
+        folder: &Path,
+        open_box: Option<&OpenBox>,
+    ) -> ProcessSpec {
         let mut env = self.env.clone();
         let folder = folder.display().to_string();
         let handshake_env = [
@@ -153,7 +175,7 @@ impl PluginSpec {
             args: Vec::new(),
             env,
             cwd: None,
-            sandbox: None,
+            sandbox: open_box.map(|open| open.sandbox().clone()),
         }
     }
 }

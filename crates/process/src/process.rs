@@ -113,7 +113,16 @@ pub struct Process {
 impl Process {
     /// Starts `spec` under a warden and begins to drain its stderr into `stderr`. Needs a tokio runtime.
     pub fn spawn(spec: &ProcessSpec, stderr: StderrTail) -> Result<Self, SpawnError> {
-        let mut process = Self::spawn_piped(spec)?;
+        Self::spawn_with(spec, stderr, None)
+    }
+
+    /// [`Process::spawn`] for a process with a private folder, which the warden removes if the gateway is killed.
+    pub fn spawn_with(
+        spec: &ProcessSpec,
+        stderr: StderrTail,
+        folder: Option<&Path>,
+    ) -> Result<Self, SpawnError> {
+        let mut process = Self::start(spec, folder)?;
         let pipe = process.stderr_pipe.take();
         process.drain = pipe.map(|pipe| tokio::spawn(drain(pipe, stderr.clone())));
         process.stderr = stderr;

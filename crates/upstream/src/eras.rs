@@ -63,7 +63,7 @@ impl Eras {
         }
         let profile = Profile::gateway().speaking(Era::Stateless);
         let wiring = wiring(&profile);
-        let found = match Lane::open(&spec.launch, profile, supplies, wiring).await {
+        let found = match Lane::open(spec, profile, supplies, wiring).await {
             Ok(lane) => {
                 lane.close().await;
                 true
@@ -106,7 +106,7 @@ pub(crate) async fn open_in_either(
     let open = |era| {
         let profile = profile.clone().speaking(era);
         let wiring = wiring(&profile);
-        async move { Lane::open(&spec.launch, profile, supplies, wiring).await }
+        async move { Lane::open(spec, profile, supplies, wiring).await }
     };
     let first = match spec.protocol {
         Protocol::Only(era) => return open(era).await,

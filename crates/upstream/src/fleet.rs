@@ -125,7 +125,7 @@ impl Fleet {
             me: me.clone(),
             roster: Roster::default(),
             local_providers: ArcSwap::from_pointee(local_providers),
-            supplies: ArcSwap::from_pointee(Supplies::new(options)),
+            supplies: ArcSwap::from_pointee(Supplies::new(options, &recorder)),
             profile,
             recorder,
             catalog: ArcSwap::default(),
@@ -170,7 +170,8 @@ impl Fleet {
         let before = self.policy.swap(Arc::new(policy));
         // Kept if unchanged: it owns the HTTP client, which is expensive to create.
         if self.supplies.load().options != options {
-            self.supplies.store(Arc::new(Supplies::new(options)));
+            let supplies = Supplies::new(options, &self.recorder);
+            self.supplies.store(Arc::new(supplies));
         }
         // First, because `take_over` reads it to decide whether a server is the only provider.
         self.local_providers.store(Arc::new(local_providers));

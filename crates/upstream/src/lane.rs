@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use callgate_boxes::{BoxNotOpened, BoxPlan, ConnectionRecord, Occupant, OpenBox};
 use callgate_gate::ServerName;
 use callgate_process::{CloseTimes, Process, ProcessSpec, SpawnError, stderr_tail::StderrTail};
 use callgate_wire::Era;
 
 use crate::{
-    Endpoint, FleetOptions, Launch, Profile,
+    Endpoint, FleetOptions, Launch, Profile, ServerSpec,
     connection::{Connection, ConnectionLimits, HousekeepingError},
     handshake::{HandshakeError, Introduction, discover, initialize},
     http::HttpError,
@@ -21,6 +22,8 @@ pub(crate) struct Lane {
     pub(crate) connection: Connection,
     pub(crate) introduction: Introduction,
     process: Option<Process>,
+    /// The box of the process, which ends after it.
+    open_box: Option<OpenBox>,
 }
 
 /// Why a lane could not be opened.
@@ -36,6 +39,8 @@ pub(crate) enum LaneError {
     TooMany { limit: usize },
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    #[error(transparent)]
+    Box(#[from] BoxNotOpened),
     /// The HTTP client could not be created.
     #[error(transparent)]
     Http(#[from] HttpError),
@@ -76,27 +81,29 @@ impl LaneError {
 impl Lane {
     /// Connects to the server and performs the handshake for `profile`.
     pub(crate) async fn open(
-        launch: &Launch,
+        spec: &ServerSpec,
         profile: Profile,
         supplies: &Supplies,
         wiring: Wiring,
     ) -> Result<Self, LaneError> {
-        match launch {
+        match &spec.launch {
             Launch::Stdio {
                 command,
                 args,
                 env,
                 cwd,
             } => {
-                let spec = ProcessSpec {
+                let open_box = open_box(spec, command, env, &supplies.record)?;
+                let process = ProcessSpec {
                     warden_program: supplies.options.warden_program.clone(),
                     command: command.clone(),
                     args: args.clone(),
                     env: env.clone(),
                     cwd: cwd.clone(),
-                    sandbox: None,
+                    sandbox: open_box.as_ref().map(|open| open.sandbox().clone()),
                 };
-                Self::open_stdio(&spec, profile, &supplies.options, wiring).await
+                let lane = Self::open_stdio(&process, open_box, profile, &supplies.options, wiring);
+                lane.await
             }
             Launch::Http(endpoint) => Self::open_http(endpoint, profile, supplies, wiring).await,
             Launch::SwitchedOff => Err(LaneError::Off(
@@ -108,12 +115,14 @@ impl Lane {
 
     async fn open_stdio(
         spec: &ProcessSpec,
+        open_box: Option<OpenBox>,
         profile: Profile,
         options: &FleetOptions,
         wiring: Wiring,
     ) -> Result<Self, LaneError> {
         let tail = stderr_tail(options, &wiring.server);
-        let mut process = Process::spawn(spec, tail)?;
+        let folder = open_box.as_ref().and_then(OpenBox::folder);
+        let mut process = Process::spawn_with(spec, tail, folder)?;
         let streams = process.take_stdout().zip(process.take_stdin());
         let (stdout, stdin) = streams.expect("a fresh process has both of its pipes");
         let limits = ConnectionLimits {
@@ -127,6 +136,7 @@ impl Lane {
                 connection,
                 introduction,
                 process: Some(process),
+                open_box,
             }),
             Err(error) => {
                 // Kept, because `close` consumes the process and its last line may arrive only at its end.
@@ -134,6 +144,9 @@ impl Lane {
                 connection.close();
                 process.close(CloseTimes::default()).await;
                 connection.join().await;
+                if let Some(open_box) = open_box {
+                    open_box.close().await;
+                }
                 Err(LaneError::Handshake {
                     error,
                     last_stderr_line: tail.last_line(),
@@ -163,6 +176,7 @@ impl Lane {
                     connection: streamable,
                     introduction,
                     process: None,
+                    open_box: None,
                 });
             }
             Err(error) => error,
@@ -189,6 +203,7 @@ impl Lane {
                 connection,
                 introduction,
                 process: None,
+                open_box: None,
             }),
             Err(error) => {
                 connection.close();
@@ -231,7 +246,35 @@ impl Lane {
             process.close(CloseTimes::default()).await;
         }
         self.connection.join().await;
+        if let Some(open_box) = self.open_box {
+            open_box.close().await;
+        }
     }
+}
+
+/// Opens the box of a server's process, if it has one.
+fn open_box(
+    spec: &ServerSpec,
+    command: &str,
+    env: &[(String, String)],
+    record: &ConnectionRecord,
+) -> Result<Option<OpenBox>, BoxNotOpened> {
+    let Some(sandbox) = &spec.sandbox else {
+        return Ok(None);
+    };
+    let plan = BoxPlan {
+        spec: sandbox.clone(),
+        record: record.clone(),
+    };
+    let search_path = env.iter().find(|(name, _)| name == "PATH");
+    let occupant = Occupant {
+        server: Some(spec.name.to_string()),
+        title: "server".to_owned(),
+        program: command.into(),
+        search_path: search_path.map(|(_, path)| path.clone()),
+        ..Occupant::default()
+    };
+    plan.open(occupant).map(Some)
 }
 
 /// Performs the handshake in the era of the profile.

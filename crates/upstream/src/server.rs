@@ -323,7 +323,7 @@ impl Server {
         let profile = Profile::of(host).speaking(era);
         let wiring = (self.wiring)(&profile);
         let open = || async {
-            let lane = Lane::open(&self.spec.launch, profile.clone(), &self.supplies, wiring);
+            let lane = Lane::open(&self.spec, profile.clone(), &self.supplies, wiring);
             let lane = Box::pin(lane).await?;
             // Before the first call, which must already run with the log level that its host set.
             self.repeat(&lane.connection, &profile).await;

@@ -2,6 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
+use callgate_boxes::ConnectionRecord;
+use callgate_record::Recorder;
+
 use crate::{
     FleetOptions,
     http::{HttpClient, HttpError},
@@ -10,13 +13,16 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Supplies {
     pub(crate) options: FleetOptions,
+    /// Where the connections of boxed servers are recorded.
+    pub(crate) record: ConnectionRecord,
     client: Mutex<Option<HttpClient>>,
 }
 
 impl Supplies {
-    pub(crate) fn new(options: FleetOptions) -> Self {
+    pub(crate) fn new(options: FleetOptions, recorder: &Recorder) -> Self {
         Self {
             options,
+            record: ConnectionRecord::in_log(recorder.clone()),
             client: Mutex::default(),
         }
     }

@@ -14,6 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use callgate_boxes::BoxPlan;
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +40,8 @@ pub struct RunContext<'a> {
     pub stop: CancellationToken,
     /// The warden's binary.
     pub warden_program: PathBuf,
+    /// What commands may reach; everything that their user may if `None`.
+    pub command_box: Option<BoxPlan>,
     /// The environment of commands, and `env` in templates and conditions.
     pub env: Vec<(String, String)>,
 }

@@ -73,6 +73,7 @@ async fn run_step(
     let plan =
         callgate_gateway::plan::step(settings, &step.workdir, step.proxy == Proxy::Full, tools)?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
+    plugins.log_is_open(running.gateway.path().recorder().clone());
     let context = Arc::new(context(settings, &running.gateway)?);
     let mut ended = None;
     let stepping = async {

@@ -3,8 +3,9 @@
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::ExitCode, time::Duration};
 
 use callgate_call::{Providers, RateUsage, Usage};
-use callgate_gate::Launch;
 use callgate_gate::pins;
+use callgate_gate::{BoxMode, Launch};
+use callgate_process::sandbox;
 use callgate_record::{
     Activity, ActivityFilter, Archive, RecordType, RetentionPause, Verification,
 };
@@ -21,7 +22,7 @@ use callgate_gateway::reload::LOOSENED;
 use crate::{
     admin,
     args::{Gateway, Shared},
-    commands::{activity, lock, serve::plain_http_warning},
+    commands::{activity, boxes, lock, serve::plain_http_warning},
     exit::Failed,
     print::{one_line, outln},
     setup,
@@ -53,6 +54,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let runtime = setup::runtime()?;
     findings.extend(runtime.block_on(usage(&settings)));
     findings.extend(runtime.block_on(servers(&settings))?);
+    findings.extend(box_findings(&settings));
     for Finding { fine, what, help } in &findings {
         outln!(
             "{} {}",
@@ -276,6 +278,40 @@ async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
             help: Some(format!("review it with `callgate lock show {name}`")),
         });
     Ok(servers.chain(quarantined).chain(odd).collect())
+}
+
+/// What the boxes grant, and what runs without one.
+fn box_findings(settings: &Settings) -> Vec<Finding> {
+    let boxed = boxes::lines(settings).into_iter().map(fine);
+    let missing = boxes::missing(settings);
+    let unboxed = (!missing.is_empty()).then(|| Finding {
+        fine: true,
+        what: format!(
+            "without a box, so with all your rights: {}",
+            missing.join(", ")
+        ),
+        help: Some("limit what it may reach with `box` in callgate.yaml".to_owned()),
+    });
+    boxed.chain(unboxed).chain(enforced(settings)).collect()
+}
+
+/// What this machine enforces, if there is a box.
+fn enforced(settings: &Settings) -> Vec<Finding> {
+    let modes = boxes::modes(settings);
+    if modes.is_empty() {
+        return Vec::new();
+    }
+    let probe = sandbox::probe(&settings.warden_program);
+    let sentences = probe.sentences().into_iter();
+    let mut findings: Vec<Finding> = sentences.map(|one| fine(format!("boxes: {one}"))).collect();
+    if modes.contains(&BoxMode::Required) && !probe.holds_required() {
+        findings.push(problem(
+            "boxes with `mode: required` cannot be enforced here, so their programs do not start"
+                .to_owned(),
+            "use a newer kernel, or `mode: best_effort` to start with the restrictions that hold",
+        ));
+    }
+    findings
 }
 
 fn server(settings: &Settings, report: &ServerReport) -> Finding {

@@ -101,6 +101,7 @@ fn serve_tools(shared: &Shared, relay_file: &RelayFile) -> Result<ExitCode, Fail
         let plan =
             callgate_gateway::plan::step(&settings, &root, relay_file.intercept_builtins, tools)?;
         let running = Running::start_with(&settings, plan, Profile::gateway())?;
+        plugins.log_is_open(running.gateway.path().recorder().clone());
         let session = Ulid::generate().to_string();
         let (gateway, frame_bytes) = (running.gateway.clone(), settings.frame_bytes());
         let door = StdioDoor::new(gateway, frame_bytes, &local_user(), session.clone());

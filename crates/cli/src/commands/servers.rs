@@ -6,6 +6,7 @@ use callgate_gate::ServerName;
 use callgate_process::stderr_tail::sanitise;
 use callgate_server::ServerRow;
 use callgate_upstream::Profile;
+use serde::Serialize;
 
 use callgate_gateway::Running;
 
@@ -14,10 +15,20 @@ use callgate_config::Settings;
 use crate::{
     admin,
     args::{Gateway, Servers, ServersCommand, Shared},
+    commands::boxes,
     exit::Failed,
     print::{one_line, outln, table},
     setup,
 };
+
+/// A server's row with its box, which the running gateway does not report.
+#[derive(Serialize)]
+struct Row {
+    #[serde(flatten)]
+    row: ServerRow,
+    #[serde(rename = "box")]
+    sandbox: &'static str,
+}
 
 pub(crate) fn run(shared: &Shared, servers: &Servers) -> Result<ExitCode, Failed> {
     match &servers.command {
@@ -29,6 +40,13 @@ pub(crate) fn run(shared: &Shared, servers: &Servers) -> Result<ExitCode, Failed
 fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, gateway, true)?;
     let rows = setup::runtime()?.block_on(rows(&settings))?;
+    let rows: Vec<Row> = rows
+        .into_iter()
+        .map(|row| Row {
+            sandbox: boxes::word(&settings, &row.name),
+            row,
+        })
+        .collect();
     if shared.json {
         outln!(
             "{}",
@@ -42,7 +60,7 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let cells = |row: &ServerRow| {
+    let cells = |Row { row, sandbox }: &Row| {
         let reason = row
             .reason
             .as_deref()
@@ -52,12 +70,13 @@ fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
             row.name.clone(),
             row.r#type.clone(),
             row.status.clone(),
+            (*sandbox).to_owned(),
             row.tools.to_string(),
             reason,
         ]
     };
     table(
-        &["SERVER", "TYPE", "STATUS", "TOOLS", "REASON"],
+        &["SERVER", "TYPE", "STATUS", "BOX", "TOOLS", "REASON"],
         &rows.iter().map(cells).collect::<Vec<_>>(),
     );
     Ok(ExitCode::SUCCESS)

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use callgate_boxes::ConnectionRecord;
 use callgate_call::LocalProvider;
 use callgate_config::{Failed, Settings};
 
@@ -13,7 +14,7 @@ pub enum ServedPlugins {}
 
 impl ServedPlugins {
     /// Fails, so that a configured plugin is never missing unnoticed.
-    pub async fn start(_settings: &Settings) -> Result<Self, Failed> {
+    pub async fn start(_settings: &Settings, _record: &ConnectionRecord) -> Result<Self, Failed> {
         Err(features::missing("plugins", "plugins"))
     }
 

@@ -2,6 +2,7 @@
 
 use std::{io, time::Duration};
 
+use callgate_boxes::OpenBox;
 use callgate_process::{CloseTimes, Ending, Process};
 use tempfile::TempDir;
 use tokio::{
@@ -62,6 +63,13 @@ pub(crate) enum ExecuteFailed {
     Status(String),
 }
 
+/// What a process has for itself, which ends after it.
+#[derive(Debug)]
+struct Place {
+    open_box: Option<OpenBox>,
+    folder: TempDir,
+}
+
 /// One process of a plugin.
 #[derive(Debug)]
 pub(crate) struct PluginProcess {
@@ -76,8 +84,9 @@ impl PluginProcess {
     pub(crate) async fn start(spec: &PluginSpec) -> Result<Self, PluginError> {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir()?;
         let identity = Identity::make()?;
-        let process =
-            Process::spawn_for(&spec.process(identity.pem(), folder.path()), folder.path());
+        let open_box = spec.open_box(folder.path()).map_err(io::Error::other)?;
+        let started = spec.process(identity.pem(), folder.path(), open_box.as_ref());
+        let process = Process::spawn_for(&started, folder.path());
         let mut process = process.map_err(io::Error::other)?;
         // go-plugin hosts give a plugin no stdin.
         drop(process.take_stdin());
@@ -86,12 +95,16 @@ impl PluginProcess {
         let starting = timeout(START_TIMEOUT, begin(spec, stdout, &mut process, &identity)).await;
         let failed = match starting {
             Ok(Ok((channel, stdout))) => {
-                return Ok(Self::watched(channel, process, (stdout, stderr), folder));
+                let place = Place { open_box, folder };
+                return Ok(Self::watched(channel, process, (stdout, stderr), place));
             }
             Ok(Err(error)) => error,
             Err(_) => PluginError::Slow(START_TIMEOUT),
         };
         let ending = process.close(CLOSE_TIMES).await;
+        if let Some(open_box) = open_box {
+            open_box.close().await;
+        }
         let stderr = timeout(STEP_TIMEOUT, stderr).await;
         let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
         Err(match failed {
@@ -107,7 +120,7 @@ impl PluginProcess {
         channel: Channel,
         process: Process,
         (stdout, stderr): (BufReader<ChildStdout>, JoinHandle<String>),
-        folder: TempDir,
+        place: Place,
     ) -> Self {
         let (ended, stop) = (CancellationToken::new(), CancellationToken::new());
         let watching = watch(
@@ -115,7 +128,7 @@ impl PluginProcess {
             (stdout, stderr),
             channel.clone(),
             (ended.clone(), stop.clone()),
-            folder,
+            place,
         );
         Self {
             channel,
@@ -253,7 +266,7 @@ async fn watch(
     (stdout, stderr): (BufReader<ChildStdout>, JoinHandle<String>),
     channel: Channel,
     (ended, stop): (CancellationToken, CancellationToken),
-    folder: TempDir,
+    place: Place,
 ) {
     let draining = tokio::spawn(drain(stdout));
     // go-plugin sends what a plugin prints over gRPC, too; without a reader the plugin would block.
@@ -269,7 +282,10 @@ async fn watch(
     listening.abort();
     let _ = timeout(STEP_TIMEOUT, draining).await;
     let _ = timeout(STEP_TIMEOUT, stderr).await;
-    if let Err(error) = folder.close() {
+    if let Some(open_box) = place.open_box {
+        open_box.close().await;
+    }
+    if let Err(error) = place.folder.close() {
         crate::log::folder_not_removed(&error);
     }
 }

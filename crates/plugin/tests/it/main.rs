@@ -24,5 +24,6 @@ fn spec(program: PathBuf) -> PluginSpec {
         env: std::env::vars().collect(),
         warden_program: callgate_testkit::callgate(),
         timeout: Duration::from_secs(20),
+        sandbox: None,
     }
 }

@@ -81,6 +81,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
             launch,
             timeout: DEADLINE,
             protocol: Default::default(),
+            sandbox: None,
         }],
         policy: Policy::new(Builtin::AllowAll, Default::default()),
         pins: Pins::default(),

@@ -79,6 +79,7 @@ impl Run<'_> {
             env: self.walk.env.clone(),
             warden_program: self.walk.warden_program.clone(),
             timeout: state.timeout,
+            command_box: self.walk.command_box.as_ref(),
         };
         let outcome = command::run(ready, &frame.stop).await?;
         Ok(formatted(command.output_format, outcome))

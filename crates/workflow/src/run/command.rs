@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
+use callgate_boxes::{BoxPlan, Occupant, OpenBox};
 use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
 use tokio::{
     io::{AsyncRead, AsyncReadExt},
@@ -22,24 +23,53 @@ const PIECE: usize = 16 * 1024;
 
 /// A command with its templates rendered.
 #[derive(Debug)]
-pub(super) struct CommandRun {
+pub(super) struct CommandRun<'a> {
     pub(super) command: String,
     pub(super) dir: PathBuf,
     pub(super) env: Vec<(String, String)>,
     pub(super) warden_program: PathBuf,
     pub(super) timeout: Option<Duration>,
+    pub(super) command_box: Option<&'a BoxPlan>,
 }
 
-pub(super) async fn run(ready: CommandRun, stop: &CancellationToken) -> Result<Outcome, Failure> {
+/// Runs a command, in a box of its own if commands are boxed.
+pub(super) async fn run(
+    ready: CommandRun<'_>,
+    stop: &CancellationToken,
+) -> Result<Outcome, Failure> {
+    let occupant = || Occupant {
+        title: "workflow command".to_owned(),
+        program: SHELL.into(),
+        ..Occupant::default()
+    };
+    let open_box = ready.command_box.map(|plan| plan.open(occupant()));
+    let open_box = open_box
+        .transpose()
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let done = run_in(open_box.as_ref(), ready, stop).await;
+    if let Some(open_box) = open_box {
+        open_box.close().await;
+    }
+    done
+}
+
+async fn run_in(
+    open_box: Option<&OpenBox>,
+    ready: CommandRun<'_>,
+    stop: &CancellationToken,
+) -> Result<Outcome, Failure> {
     let spec = ProcessSpec {
         warden_program: ready.warden_program,
         command: SHELL.to_owned(),
         args: vec!["-c".to_owned(), ready.command],
         env: ready.env,
         cwd: Some(ready.dir),
-        sandbox: None,
+        sandbox: open_box.map(|open| open.sandbox().clone()),
     };
-    let spawned = Process::spawn_piped(&spec);
+    let spawned = match open_box.and_then(OpenBox::folder) {
+        Some(folder) => Process::spawn_for(&spec, folder),
+        None => Process::spawn_piped(&spec),
+    };
     let mut process = spawned.map_err(|error| Failure::Failed(error.to_string()))?;
     // A workflow runs unattended: a command that reads stdin must see its end instead of waiting.
     drop(process.take_stdin());

@@ -165,6 +165,7 @@ impl Stage {
             tell: &tell,
             stop: self.stop.clone(),
             warden_program: callgate_testkit::callgate(),
+            command_box: None,
             env: std::env::vars()
                 .chain([("FLOW_TEST".to_owned(), "set".to_owned())])
                 .collect(),

@@ -14,7 +14,7 @@ use callgate_gateway::Running;
 
 use callgate_config::Settings;
 
-use callgate_gateway::steps::StepPlugins;
+use callgate_gateway::steps::{StepPlugins, command_box};
 
 use callgate_gateway::step_runner::GatedStepRunner;
 
@@ -126,6 +126,7 @@ async fn walked(
     let signals = Signals::listen(Hangup::Stops)?;
     let plan = callgate_gateway::plan::step(settings, &journal.workdir, false, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
+    let command_box = command_box(settings, &running, &journal.workdir)?;
     let step_runner = GatedStepRunner {
         caller: std::sync::Arc::new(Shell),
         plugins: StepPlugins::new(settings, &journal.workdir),
@@ -133,6 +134,8 @@ async fn walked(
         settings,
         running: &running,
     };
+    let recorder = running.gateway.path().recorder();
+    step_runner.plugins.log_is_open(recorder.clone());
     let progress = Progress::new(as_json);
     let tell = |event: Event| progress.tell(&event);
     let mut ended = None;
@@ -143,6 +146,7 @@ async fn walked(
             tell: &tell,
             stop: signals.stop.clone(),
             warden_program: warden(settings).to_owned(),
+            command_box,
             env: environment::minimal(Inherit::All, &[], std::env::vars()),
         };
         let run = Run::new(workflow, walk);

@@ -1,0 +1,81 @@
+//! The boxes of what the configuration starts, for `doctor` and `servers list`.
+
+use callgate_config::Settings;
+use callgate_gate::{BoxMode, BoxSpec, Launch};
+
+/// The word for the box of a server: its mode, `none`, or `-` if callgate starts no process for it.
+pub(crate) fn word(settings: &Settings, server: &str) -> &'static str {
+    let mut servers = settings.servers.iter();
+    let spec = servers.find(|spec| spec.name.as_str() == server);
+    let Some(spec) = spec else { return "-" };
+    match (&spec.launch, &spec.sandbox) {
+        (Launch::Http(_), _) => "-",
+        (Launch::Stdio { .. } | Launch::SwitchedOff | Launch::Off { .. }, None) => "none",
+        (_, Some(sandbox)) => sandbox.mode.as_str(),
+    }
+}
+
+/// The servers and plugins that run with all rights of the user, each as `server x` or `plugin x`.
+pub(crate) fn missing(settings: &Settings) -> Vec<String> {
+    let is_unboxed = |spec: &&callgate_gate::ServerSpec| {
+        matches!(spec.launch, Launch::Stdio { .. }) && spec.sandbox.is_none()
+    };
+    let servers = settings.servers.iter().filter(is_unboxed);
+    let servers = servers.map(|spec| format!("server {}", spec.name));
+    let plugins = settings.plugins().map(|(name, _)| name);
+    let plugins = plugins.filter(|name| matches!(settings.plugin_box(name), Ok(None)));
+    let plugins = plugins.map(|name| format!("plugin {name}"));
+    servers.chain(plugins).collect()
+}
+
+/// The modes of the boxes of servers and plugins.
+pub(crate) fn modes(settings: &Settings) -> Vec<BoxMode> {
+    let servers = settings.servers.iter();
+    let servers = servers.filter_map(|spec| spec.sandbox.clone());
+    let plugins = settings.plugins();
+    let plugins = plugins.filter_map(|(name, _)| settings.plugin_box(name).ok().flatten());
+    servers.chain(plugins).map(|sandbox| sandbox.mode).collect()
+}
+
+/// Each box in one line.
+pub(crate) fn lines(settings: &Settings) -> Vec<String> {
+    let servers = settings.servers.iter();
+    let servers =
+        servers.filter_map(|spec| Some((format!("server {}", spec.name), spec.sandbox.clone()?)));
+    let plugins = settings.plugins().filter_map(|(name, _)| {
+        let sandbox = settings.plugin_box(name).ok().flatten()?;
+        Some((format!("plugin {name}"), sandbox))
+    });
+    let all = servers.chain(plugins);
+    all.map(|(who, sandbox)| line(&who, &sandbox)).collect()
+}
+
+fn line(who: &str, sandbox: &BoxSpec) -> String {
+    let BoxSpec {
+        mode,
+        read,
+        write,
+        hidden,
+        net,
+    } = sandbox;
+    let paths = |word: &str, paths: &[std::path::PathBuf]| {
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| format!("`{}`", path.display()))
+            .collect();
+        (!paths.is_empty()).then(|| format!("{word} {}", paths.join(", ")))
+    };
+    let hosts = match net.is_empty() {
+        true => "reaches no host".to_owned(),
+        false => format!("reaches {}", net.join(", ")),
+    };
+    let parts = [
+        paths("reads", read),
+        paths("changes", write),
+        paths("does not see", hidden),
+        Some(hosts),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let mode = mode.as_str();
+    format!("{who} is boxed ({mode}): {}", parts.join("; "))
+}

@@ -1,0 +1,195 @@
+//! Boxes in the configuration: what is refused, and what people are told.
+
+use std::fs::{self, Permissions};
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+
+use callgate_testkit::DataDir;
+use serde_json::json;
+
+use crate::setup::Bed;
+use crate::shell::{Ran, named, normalised, run};
+use crate::talk::{call_text, parsed};
+
+fn checked(config: &str) -> (Option<i32>, String) {
+    let bed = Bed::new(config);
+    let Ran { code, stderr, .. } = run(&mut named(&bed, ["config", "check"]));
+    (code, normalised(&bed, &stderr))
+}
+
+#[test]
+fn a_wrong_host_of_a_box_is_shown_where_it_is_written() {
+    let config = "servers:\n  x:\n    command: cat\n    box:\n      net: [api.example.com, 'https://api.example.com/v1']\n";
+    let (code, stderr) = checked(config);
+    assert_eq!(code, Some(2), "{stderr}");
+    let what = "line 5 column 30: `https://api.example.com/v1` is not a destination: it is a URL";
+    assert!(stderr.contains(what), "{stderr}");
+    assert!(
+        stderr.ends_with("help: write `api.example.com:443`\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_box_cannot_grant_what_governs_the_gateway_or_a_whole_home() {
+    let cases = [
+        (
+            "read: ['@dir@/data']",
+            "it is part of callgate's configuration or data",
+        ),
+        (
+            "write: [callgate.yaml]",
+            "it is part of callgate's configuration or data",
+        ),
+        ("read: ['~']", "it contains your whole home folder"),
+        ("write: [/]", "it contains your whole home folder"),
+    ];
+    for (grant, why) in cases {
+        for place in [
+            format!("servers: {{x: {{command: cat, box: {{{grant}}}}}}}\n"),
+            format!("plugins: {{x: {{path: x, box: {{{grant}}}}}}}\n"),
+        ] {
+            let (code, stderr) = checked(&place);
+            assert_eq!(code, Some(2), "{place}: {stderr}");
+            assert!(stderr.contains("cannot be granted"), "{place}: {stderr}");
+            assert!(stderr.contains(why), "{place}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn a_box_belongs_to_a_process() {
+    let (code, stderr) = checked("servers: {x: {url: 'https://example.com/mcp', box: required}}\n");
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(
+        stderr.contains("`box` need `command`, not `url`"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn people_see_which_servers_are_boxed_and_which_are_not() {
+    let elsewhere = DataDir::new();
+    let notes = elsewhere.path().display();
+    let bed = Bed::new(&format!(
+        "servers:\n  free: {{command: '@counter@'}}\n  weak: {{command: '@counter@', box: {{mode: best_effort, read: ['{notes}'], net: [api.example.com]}}}}\n"
+    ));
+    let ran = run(&mut named(&bed, ["servers", "list", "--json"]));
+    let rows = parsed(&ran.stdout);
+    let boxes: Vec<_> = rows
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|row| &row["box"])
+        .collect();
+    assert_eq!(boxes, [&json!("none"), &json!("best_effort")]);
+    let doctor = run(&mut named(&bed, ["doctor"])).stdout;
+    let boxed =
+        format!("server weak is boxed (best_effort): reads `{notes}`; reaches api.example.com");
+    assert!(doctor.contains(&boxed), "{doctor}");
+    assert!(
+        doctor.contains("without a box, so with all your rights: server free\n"),
+        "{doctor}"
+    );
+}
+
+/// A server in a shell: its tool `try` runs a script of attacks and reports those that worked.
+const SERVER: &str = r#"#!/bin/bash
+id() { printf '%s' "$1" | sed 's/.*"id":\([^,}]*\).*/\1/'; }
+answer() { printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$(id "$1")" "$2"; }
+while read -r line; do
+  case $line in
+    *'"initialize"'*) answer "$line" '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1"}}' ;;
+    *'"tools/list"'*) answer "$line" '{"tools":[{"name":"try","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) out=$(bash "$1" 2>/dev/null | tr '\n' ' '); answer "$line" "{\"content\":[{\"type\":\"text\",\"text\":\"$out\"}]}" ;;
+    *'"id"'*) answer "$line" '{}' ;;
+  esac
+done
+"#;
+
+/// Prints the name of each attack that worked, and `control` lines for what must work.
+const ATTACKS: &str = r#"
+worked() { echo "$1"; }
+cat @dir@/secret && worked secret
+ls @dir@/data && worked data-folder
+cat @dir@/data/* && worked data-files
+cat @dir@/callgate.yaml && worked configuration
+[ -S @dir@/data/serve.sock ] && worked gateway-socket
+echo x > @dir@/written
+echo x > @dir@/tools/written && worked write-to-readable
+ls -d ~/.ssh ~/.bashrc ~/.profile && worked home
+kill -0 @pid@ && worked signal
+cat /proc/@pid@/environ && worked environ-of-other
+cat /proc/@pid@/cmdline && worked cmdline-of-other
+[ $(ls -d /proc/[0-9]* | wc -l) -gt 12 ] && worked sees-processes
+exec 3<>/dev/tcp/127.0.0.1/@closed@ && worked unlisted-port
+through() {
+  proxy=${HTTPS_PROXY#http://}
+  exec 4<>/dev/tcp/${proxy%:*}/${proxy#*:} || return 1
+  printf 'CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n' "$1" "$1" >&4
+  read -r -u 4 -t 20 status
+  case $status in *' 200 '*) return 0 ;; *) return 1 ;; esac
+}
+through 127.0.0.1:@closed@ && worked unlisted-host
+through 169.254.169.254:80 && worked metadata
+through 127.0.0.1:@open@ && worked control-network
+[ "$(cat @dir@/tools/readable)" = granted ] && worked control-read
+echo x > @dir@/notes/new && worked control-write
+echo x > /tmp/x && [ -e /tmp/x ] && worked control-temporary
+true
+"#;
+
+#[test]
+fn a_boxed_server_reaches_only_what_it_was_given() {
+    let (open, closed) = (listener(), listener());
+    let port = |one: &TcpListener| one.local_addr().expect("it listens").port().to_string();
+    let bed = Bed::new(&format!(
+        "servers:\n  s:\n    command: '@dir@/tools/server'\n    args: ['@dir@/tools/attacks']\n    protocol: handshake\n    \
+         box: {{mode: required, read: ['@dir@/tools'], write: ['@dir@/notes'], net: ['127.0.0.1:{}']}}\npolicy: allow-all\n",
+        port(&open)
+    ));
+    for folder in ["tools", "notes"] {
+        fs::create_dir(bed.path(folder)).expect("it is ours");
+    }
+    fs::write(bed.path("secret"), "hidden").expect("it is ours");
+    fs::write(bed.path("tools/readable"), "granted").expect("it is ours");
+    fs::write(bed.path("tools/server"), SERVER).expect("it is ours");
+    fs::set_permissions(bed.path("tools/server"), Permissions::from_mode(0o755))
+        .expect("it is ours");
+    let attacks = bed
+        .filled_in(ATTACKS)
+        .replace("@pid@", &std::process::id().to_string())
+        .replace("@open@", &port(&open))
+        .replace("@closed@", &port(&closed));
+    fs::write(bed.path("tools/attacks"), attacks).expect("it is ours");
+    let mut host = bed.stdio_ready();
+    let worked = call_text(&mut host, "s__try", "{}");
+    let mut worked: Vec<&str> = worked
+        .split_whitespace()
+        .filter(|word| *word != "granted")
+        .collect();
+    worked.sort_unstable();
+    let controls = [
+        "control-network",
+        "control-read",
+        "control-temporary",
+        "control-write",
+    ];
+    assert_eq!(worked, controls);
+    assert!(!bed.path("written").exists(), "it was written into the box's own folder only");
+    closed.set_nonblocking(true).expect("it listens");
+    assert!(closed.accept().is_err(), "nothing has connected");
+    host.close_stdin();
+    host.wait(crate::talk::DEADLINE).expect("it ends");
+    let found = run(&mut named(&bed, ["activity", "list", "--json"])).stdout;
+    for outcome in [
+        "outcome=opened host=127.0.0.1",
+        "outcome=refused reason=not_listed host=169.254.169.254",
+    ] {
+        assert!(found.contains(outcome), "{outcome} in {found}");
+    }
+}
+
+fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").expect("a port is free")
+}
