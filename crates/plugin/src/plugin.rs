@@ -19,7 +19,8 @@ use process::PluginProcess;
 
 /// The time limit for each step of a start: up to `Init`, and then for listing its operations.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(5);
-/// The shortest time between two starts, so a plugin that crashes at once is not restarted in a loop.
+/// The shortest time between two starts: a call waits for it, so that a plugin that crashes at once is not restarted in
+/// a fast loop.
 const MIN_RESTART_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A plugin to start.
@@ -102,6 +103,12 @@ impl Plugin {
         found.map(|found| schema::descriptor(self.name(), found))
     }
 
+    /// All mistakes in the inputs of an operation.
+    pub(crate) fn mistakes(&self, operation: &str, inputs: &Map<String, Value>) -> Vec<String> {
+        let found = self.operations.iter().find(|one| one.name == operation);
+        found.map_or_else(Vec::new, |found| schema::mistakes(found, inputs))
+    }
+
     /// Asks the plugin to shut down, then kills it. On return none of its processes is left.
     pub async fn stop(&self) {
         let mut running = self.running.lock().await;
@@ -122,9 +129,8 @@ impl Plugin {
         {
             return Ok(process.clone());
         }
-        if running.started.elapsed() < MIN_RESTART_INTERVAL {
-            return Err(PluginError::JustEnded);
-        }
+        let early = MIN_RESTART_INTERVAL.saturating_sub(running.started.elapsed());
+        tokio::time::sleep(early).await;
         running.started = Instant::now();
         crate::log::started_again(self.name());
         let process = Arc::new(PluginProcess::start(&self.spec).await?);

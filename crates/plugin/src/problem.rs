@@ -30,9 +30,6 @@ pub enum PluginError {
     /// A call during the start failed, such as `Init`.
     #[error("`{what}` failed: {reason}")]
     Refused { what: &'static str, reason: String },
-    /// The process exited, and its last start is too recent for a restart.
-    #[error("the plugin exited right after its start; retry in a second")]
-    JustEnded,
     #[error("the plugin was stopped")]
     Stopped,
 }

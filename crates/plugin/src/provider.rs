@@ -87,6 +87,12 @@ impl PluginTools {
             let text = "the arguments must be an object";
             return Ok(ExecuteAnswer::Local(ToolResult::failure(text)));
         };
+        let checked = serde_json::from_slice(arguments).unwrap_or_default();
+        let mistakes = self.plugin.mistakes(operation, &checked);
+        if !mistakes.is_empty() {
+            let text = mistakes.join("; ");
+            return Ok(ExecuteAnswer::Local(ToolResult::failure(text)));
+        }
         let raw = |(key, value): (String, Box<RawValue>)| (key, value.get().as_bytes().to_vec());
         let request = ExecuteRequest {
             operation: operation.to_owned(),
@@ -98,7 +104,10 @@ impl PluginTools {
         tokio::select! {
             done = timeout(limit, process.execute(request)) => match done {
                 Ok(Ok(response)) => Ok(ExecuteAnswer::Plugin(response)),
-                Ok(Err(ExecuteFailed::Gone(why))) => Err(self.gone(Effect::Unknown, why)),
+                Ok(Err(ExecuteFailed::Gone(why))) => {
+                    process.settled().await;
+                    Err(self.gone(Effect::Unknown, why))
+                }
                 Ok(Err(ExecuteFailed::TooLarge)) => Err(Failure::TooLarge {
                     server: self.server.clone(),
                 }),

@@ -63,6 +63,63 @@ pub(crate) fn descriptor(
     }))
 }
 
+/// All mistakes in the inputs of a call; empty if there are none. Inputs that the operation does not declare are
+/// passed on: agents add some of their own.
+pub(crate) fn mistakes(operation: &OperationSchema, inputs: &Map<String, Value>) -> Vec<String> {
+    let one = |input: &InputSchema| {
+        let name = &input.name;
+        match inputs.get(name) {
+            None if input.required => Some(format!("input `{name}` is missing")),
+            None => None,
+            Some(value) => mistake(input, value).map(|why| format!("input `{name}` {why}")),
+        }
+    };
+    operation.inputs.iter().filter_map(one).collect()
+}
+
+fn mistake(input: &InputSchema, value: &Value) -> Option<String> {
+    let kind = Kind::of(&input.r#type)?;
+    if !kind.fits(value) {
+        let (wanted, found) = (kind.as_str(), type_of(value));
+        return Some(format!("must have the type {wanted}, found {found}"));
+    }
+    let text = value.as_str()?;
+    let (fits, wanted) = match input.validation.as_str() {
+        "url" => (is_url(text), "a URL"),
+        "email" => (is_email(text), "an email address"),
+        _ => return None,
+    };
+    (!fits).then(|| format!("must be {wanted}"))
+}
+
+fn type_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn is_url(text: &str) -> bool {
+    let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.split_once("://").is_some_and(|(scheme, rest)| {
+        !scheme.is_empty()
+            && scheme.chars().all(is_scheme)
+            && !rest.is_empty()
+            && !text.contains(char::is_whitespace)
+    })
+}
+
+fn is_email(text: &str) -> bool {
+    let parts = text.split_once('@');
+    parts.is_some_and(|(name, host)| {
+        !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace)
+    })
+}
+
 fn description(operation: &OperationSchema) -> String {
     let mut text = operation.description.trim().to_owned();
     let outputs: Vec<String> = operation.outputs.iter().map(output).collect();
@@ -94,6 +151,10 @@ fn property(input: &InputSchema) -> Result<Value, String> {
         .ok_or_else(|| format!("type `{}` cannot be mapped", input.r#type))?;
     let mut property = Map::new();
     property.insert("type".to_owned(), kind.as_str().into());
+    // Some models refuse a list without it. The plugin's schema does not say what the items are.
+    if matches!(kind, Kind::Array) {
+        property.insert("items".to_owned(), json!({}));
+    }
     if !input.description.is_empty() {
         property.insert("description".to_owned(), input.description.clone().into());
     }
@@ -136,6 +197,17 @@ impl Kind {
             Self::Boolean => "boolean",
             Self::Array => "array",
             Self::Object => "object",
+        }
+    }
+
+    fn fits(self, value: &Value) -> bool {
+        match self {
+            Self::String => value.is_string(),
+            // As in JSON Schema, 3.0 is an integer.
+            Self::Integer => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+            Self::Boolean => value.is_boolean(),
+            Self::Array => value.is_array(),
+            Self::Object => value.is_object(),
         }
     }
 
@@ -188,7 +260,12 @@ mod tests {
                 "",
                 json!({"type": "boolean", "default": true}),
             ),
-            ("array", "[1]", "", json!({"type": "array", "default": [1]})),
+            (
+                "array",
+                "[1]",
+                "",
+                json!({"type": "array", "items": {}, "default": [1]}),
+            ),
             (
                 "object",
                 r#"{"a":1}"#,
@@ -228,6 +305,48 @@ mod tests {
             let mapped = property(&input(kind, default, validation));
             assert_eq!(mapped, Err(expected.to_owned()));
         }
+    }
+
+    #[test]
+    fn all_mistakes_in_inputs_are_found() {
+        let named = |name: &str, kind: &str, required: bool, validation: &str| InputSchema {
+            name: name.to_owned(),
+            required,
+            ..input(kind, "", validation)
+        };
+        let operation = OperationSchema {
+            name: "get".to_owned(),
+            description: String::new(),
+            inputs: vec![
+                named("text", "string", true, ""),
+                named("n", "integer", true, ""),
+                named("yes", "boolean", false, ""),
+                named("list", "array", false, ""),
+                named("map", "object", false, ""),
+                named("at", "string", false, "url"),
+                named("to", "string", false, "email"),
+            ],
+            outputs: Vec::new(),
+        };
+        let found = |inputs: Value| {
+            let inputs = inputs.as_object().cloned().expect("a map");
+            mistakes(&operation, &inputs)
+        };
+        let right = json!({"text": "", "n": 3.0, "yes": false, "list": [], "map": {}, "at": "https://x.y/z", "to": "a@b", "more": 1});
+        assert_eq!(found(right), [""; 0]);
+        assert_eq!(found(json!({"text": "x", "n": -4})), [""; 0]);
+        let wrong =
+            json!({"n": 1.5, "yes": "true", "list": {}, "map": null, "at": "x.y", "to": "@b"});
+        let expected = [
+            "input `text` is missing",
+            "input `n` must have the type integer, found number",
+            "input `yes` must have the type boolean, found string",
+            "input `list` must have the type array, found object",
+            "input `map` must have the type object, found null",
+            "input `at` must be a URL",
+            "input `to` must be an email address",
+        ];
+        assert_eq!(found(wrong), expected);
     }
 
     #[test]

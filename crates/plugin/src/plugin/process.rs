@@ -138,6 +138,11 @@ impl PluginProcess {
         }
     }
 
+    /// Waits a moment for the end of a process whose connection broke, so that the next call starts another one.
+    pub(crate) async fn settled(&self) {
+        let _ = timeout(STEP_TIMEOUT, self.ended.cancelled()).await;
+    }
+
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.is_cancelled()
     }
