@@ -7,9 +7,10 @@ use anyhow::{Context, Result};
 use crate::command::{cargo, output, root};
 
 /// Each page, and the arguments with which the product prints it.
-const PAGES: [(&str, [&str; 2]); 2] = [
+const PAGES: [(&str, [&str; 2]); 3] = [
     ("docs/callgate.schema.json", ["config", "schema"]),
     ("docs/configuration-reference.md", ["config", "reference"]),
+    ("docs/workflow.schema.json", ["workflow", "schema"]),
 ];
 
 pub(crate) fn run() -> Result<()> {

@@ -2,6 +2,7 @@
 
 use callgate_agent::StepEvent;
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::Status;
 
@@ -49,11 +50,28 @@ pub enum Event {
         /// Identifies the visit: the state, its visit number, and the loops and branches around it.
         key: String,
     },
+    /// The condition of a state did not hold, so it was not run.
+    StepSkipped {
+        step: String,
+        /// Identifies the visit: the state, its visit number, and the loops and branches around it.
+        key: String,
+    },
+    /// An action of a hook ended, or has something to say.
+    Hook {
+        /// The hook, such as `workflow_start` or `build.pre`.
+        hook: String,
+        /// What it says, or why it failed.
+        message: String,
+        failed: bool,
+    },
     RunFinished {
         run: String,
         status: Status,
         /// The message of the terminal state, or why the run failed.
         #[serde(skip_serializing_if = "String::is_empty")]
         message: String,
+        /// The outputs of the workflow.
+        #[serde(skip_serializing_if = "Map::is_empty")]
+        outputs: Map<String, Value>,
     },
 }

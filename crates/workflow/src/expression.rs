@@ -1,4 +1,4 @@
-//! Conditions: CEL over `inputs`, `states`, `env`, `workflow` and `loop`.
+//! Conditions: CEL over `inputs`, `states`, `env`, `vars`, `workflow`, `loop`, `error` and `context`.
 //!
 //! Evaluating a path without a value fails the whole condition, whatever its other parts are; only `has` tests for
 //! one. Every path becomes a variable of its own, so CEL sees no more of a run than the paths name.
@@ -86,7 +86,7 @@ impl Expression {
         {
             let name = name.join(".");
             return Err(ExpressionError::Bad(format!(
-                "unknown name `{name}`; names are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item"
+                "unknown name `{name}`; names are inputs.NAME, states.NAME.Output, env.NAME, vars.NAME, workflow.id, loop.item, error.Message and context.User"
             )));
         }
         if parsed.loops > 1 || (parsed.loops > 0 && parsed.builds) {

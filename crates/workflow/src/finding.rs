@@ -83,23 +83,29 @@ codes! {
     InfiniteLoopGuard = "USER.MCP_PROXY.INFINITE_LOOP_GUARD":
         "A model ended an answer with the finish reason `tool_calls` but made no call, or made more rounds of calls than `max_rounds` allows (default 50).",
     /// An unknown key elsewhere.
-    UnknownKey = "USER.WORKFLOW.UNKNOWN_KEY":
-        "A key is unknown. Ignoring a mistyped `on_success`, for example, would end the workflow where the author meant it to continue.",
-    /// A value of another type than expected.
-    WrongType = "USER.WORKFLOW.WRONG_TYPE":
-        "A value has the wrong type or is outside its allowed values.",
-    /// A required key or value is missing.
-    Missing = "USER.WORKFLOW.MISSING":
-        "A required key or value is missing.",
+    UnknownKey = "WORKFLOW.PARSE.UNKNOWN_FIELD":
+        "A key is unknown and resembles a known one. Ignoring a mistyped `on_success`, for example, would end the workflow where the author meant it to continue.",
+    /// An unknown key that resembles no known one.
+    IgnoredKey = "USER.WORKFLOW.IGNORED_KEY":
+        "A warning. A key is unknown and has no effect. Files for other workflow runners may have such keys; remove the key if the file is only for Callgate.",
+    /// The file is not YAML, or a value is missing, has another type or is not allowed.
+    Malformed = "WORKFLOW.PARSE.YAML_SYNTAX":
+        "The file is not valid YAML, or a value is missing, has the wrong type, or is outside its allowed values.",
     /// A reference to a state that does not exist.
-    UnknownState = "USER.WORKFLOW.UNKNOWN_STATE":
+    UnknownState = "WORKFLOW.VALIDATION.MISSING_STATE":
         "A state refers to a state that does not exist in the workflow.",
+    /// A file that the workflow names does not exist.
+    MissingFile = "USER.INPUT.MISSING_FILE":
+        "A file that the workflow names does not exist or cannot be read. Paths of prompts and scripts are relative to the workflow's folder; templates and called workflows are looked for beside the workflow.",
+    /// An agent that Callgate cannot run.
+    ForeignAgent = "USER.WORKFLOW.FOREIGN_AGENT":
+        "A warning. AWF can run this agent and Callgate cannot; the state fails when it is reached.",
     /// A state that cannot be reached.
     Unreachable = "USER.WORKFLOW.UNREACHABLE":
         "A warning. The state cannot be reached from the initial state.",
     /// A malformed template, or one with an unknown path.
     BadTemplate = "USER.WORKFLOW.BAD_TEMPLATE":
-        "A template is malformed, or uses a path that never has a value. Write between `{{` and `}}` a path such as `.inputs.name`, `.states.NAME.Output`, `.env.NAME`, `.workflow.id` or `.loop.item`, or one of the functions json, escape, split, join and trimSpace.",
+        "A template is malformed, or uses a path that never has a value. Write between `{{` and `}}` a path such as `.inputs.name`, `.states.NAME.Output`, `.env.NAME`, `.workflow.id` or `.loop.item`, or one of the functions json, escape, split, join, trimSpace and readFile. A value of a state that cannot have run yet is refused, too.",
     /// A malformed condition, or one with an unknown path.
     BadExpression = "USER.WORKFLOW.BAD_EXPRESSION":
         "A condition does not compile, or uses a path that never has a value. Conditions are CEL over paths such as `states.NAME.ExitCode` and `inputs.name`; `and`, `or`, `not` and `contains` also work.",
@@ -126,6 +132,14 @@ impl Finding {
         }
     }
 
+    /// The finding as a warning.
+    pub(crate) fn warning(self) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..self
+        }
+    }
+
     /// Whether the finding keeps the workflow from running.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
@@ -135,9 +149,11 @@ impl Finding {
 impl Code {
     fn severity(self) -> Severity {
         match self {
-            Self::UnsupportedProvider | Self::Unreachable | Self::ProxyWithoutAgent => {
-                Severity::Warning
-            }
+            Self::UnsupportedProvider
+            | Self::Unreachable
+            | Self::ProxyWithoutAgent
+            | Self::IgnoredKey
+            | Self::ForeignAgent => Severity::Warning,
             Self::UnknownProxyKey
             | Self::UnknownPlugin
             | Self::UnknownOperation
@@ -146,9 +162,9 @@ impl Code {
             | Self::UnsupportedSchema
             | Self::InfiniteLoopGuard
             | Self::UnknownKey
-            | Self::WrongType
-            | Self::Missing
+            | Self::Malformed
             | Self::UnknownState
+            | Self::MissingFile
             | Self::BadTemplate
             | Self::BadExpression => Severity::Error,
         }
@@ -179,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_finding_names_its_step() {
-        let at = |path| Finding::new(Code::Missing, path, Place::default(), String::new()).step;
+        let at = |path| Finding::new(Code::Malformed, path, Place::default(), String::new()).step;
         assert_eq!(at("states.a.retry.backoff").as_deref(), Some("a"));
         assert_eq!(at("states.a").as_deref(), Some("a"));
         assert_eq!(at("states.initial"), None);

@@ -1,6 +1,6 @@
 //! The input values of a run: typed and checked, all errors at once.
 
-use std::fmt;
+use std::{fmt, path::Path};
 
 use serde_json::{Map, Value};
 
@@ -21,6 +21,15 @@ pub fn given(
     workflow: &Workflow,
     pairs: &[(String, String)],
 ) -> Result<Map<String, Value>, BadInputs> {
+    let value = |(name, text): &(String, String)| (name.clone(), Value::String(text.clone()));
+    given_values(workflow, &pairs.iter().map(value).collect::<Vec<_>>())
+}
+
+/// As [`given`], with values instead of texts.
+pub(crate) fn given_values(
+    workflow: &Workflow,
+    pairs: &[(String, Value)],
+) -> Result<Map<String, Value>, BadInputs> {
     let mut wrong = Vec::new();
     let mut inputs = Map::new();
     for (name, _) in pairs {
@@ -29,12 +38,12 @@ pub fn given(
         }
     }
     for input in &workflow.inputs {
-        let text = pairs.iter().rev().find(|(name, _)| *name == input.name);
-        let value = match text {
-            Some((_, text)) => checked(input, &Value::String(text.clone())).map(Some),
-            None if input.default.is_some() => Ok(input.default.clone()),
-            None if input.required => Err("a value is required".to_owned()),
-            None => Ok(None),
+        let given = pairs.iter().rev().find(|(name, _)| *name == input.name);
+        let value = match (given, &input.default) {
+            (Some((_, value)), _) => checked(input, value).map(Some),
+            (None, Some(default)) => checked(input, default).map(Some),
+            (None, None) if input.required => Err("a value is required".to_owned()),
+            (None, None) => Ok(None),
         };
         match value {
             Ok(Some(value)) => drop(inputs.insert(input.name.clone(), value)),
@@ -49,8 +58,24 @@ pub fn given(
     }
 }
 
+/// Converts a value to the input's type and checks it against its rules, also those about files.
+fn checked(input: &Input, value: &Value) -> Result<Value, String> {
+    let value = shaped(input, value)?;
+    let Value::String(text) = &value else {
+        return Ok(value);
+    };
+    if input.file_exists && !Path::new(text).is_file() {
+        return Err(format!("the file `{text}` does not exist"));
+    }
+    let ends = &input.file_extension;
+    if !ends.is_empty() && !ends.iter().any(|end| text.ends_with(end.as_str())) {
+        return Err(format!("`{text}` does not end in {}", ends.join(" or ")));
+    }
+    Ok(value)
+}
+
 /// Converts a value to the input's type and checks it against its rules. Texts are parsed as that type.
-pub(crate) fn checked(input: &Input, value: &Value) -> Result<Value, String> {
+pub(crate) fn shaped(input: &Input, value: &Value) -> Result<Value, String> {
     let value = typed(input.kind, value)
         .ok_or_else(|| format!("`{}` is not a valid {}", shown(value), input.kind.as_str()))?;
     if !input.allowed.is_empty()

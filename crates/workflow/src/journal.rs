@@ -12,7 +12,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use jiff::Timestamp;
@@ -20,7 +20,7 @@ use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value};
 use ulid::Ulid;
 
-use crate::{Outcome, Status};
+use crate::{Outcome, Sources, Status};
 use lines::{JournalState, Line, keys_to_repeat, lines};
 pub use report::{RunReport, RunStatus, StepReport, runs};
 
@@ -30,6 +30,8 @@ const JOURNAL: &str = "journal.jsonl";
 /// A copy of the workflow from the start of the run: a resumed run must not see later edits.
 const FILE: &str = "workflow.yaml";
 const LOCK: &str = "lock";
+/// The beginning of the names of scripts in use.
+const SCRIPT: &str = "script-";
 
 /// Why a run cannot be recorded or resumed.
 #[derive(Debug, thiserror::Error)]
@@ -58,8 +60,12 @@ pub struct Journal {
     pub inputs: Map<String, Value>,
     /// The only state to run (`--step`); `None` for the whole workflow.
     pub only: Option<String>,
+    /// Values of states that are not run, for a run of one state (`--mock`): the path `states.NAME.MEMBER`, and its text.
+    pub mocks: Vec<(String, String)>,
     /// Whether the run continues an earlier one.
     pub resumed: bool,
+    sources: Mutex<Sources>,
+    folder: PathBuf,
     finished: BTreeMap<String, Outcome>,
     out: Mutex<File>,
     _lock: File,
@@ -78,6 +84,10 @@ pub struct NewRun<'a> {
     pub inputs: Map<String, Value>,
     /// The only state to run (`--step`); `None` for the whole workflow.
     pub only: Option<String>,
+    /// Values of states that are not run, for a run of one state (`--mock`): the path `states.NAME.MEMBER`, and its text.
+    pub mocks: Vec<(String, String)>,
+    /// The templates that were read for the workflow.
+    pub sources: Sources,
 }
 
 impl Journal {
@@ -103,6 +113,8 @@ impl Journal {
             workdir,
             inputs,
             only,
+            mocks,
+            sources,
         } = beginning;
         let journal = Self {
             text: text.to_owned(),
@@ -110,6 +122,9 @@ impl Journal {
             workdir: workdir.to_owned(),
             inputs: inputs.clone(),
             only: only.clone(),
+            mocks: mocks.clone(),
+            sources: Mutex::new(sources.clone()),
+            folder,
             resumed: false,
             finished: BTreeMap::new(),
             out: Mutex::new(out),
@@ -122,6 +137,8 @@ impl Journal {
             workdir: journal.workdir.clone(),
             inputs,
             only,
+            mocks,
+            sources,
             at: Timestamp::now(),
         })?;
         Ok(journal)
@@ -145,6 +162,8 @@ impl Journal {
             workdir,
             inputs,
             only,
+            mocks,
+            sources,
             ..
         }) = folded.started.cloned()
         else {
@@ -156,6 +175,8 @@ impl Journal {
             .map(|(key, _, outcome, _)| (key.clone(), outcome.clone()))
             .collect();
         finished.retain(|key, _| !again.contains(key));
+        remove_scripts(&folder);
+        let out = opened(&folder).map_err(failed)?;
         let journal = Self {
             run: run.to_owned(),
             text,
@@ -163,9 +184,12 @@ impl Journal {
             workdir,
             inputs,
             only,
+            mocks,
+            sources: Mutex::new(folded.sources.cloned().unwrap_or(sources)),
+            folder,
             resumed: true,
             finished,
-            out: Mutex::new(opened(&folder).map_err(failed)?),
+            out: Mutex::new(out),
             _lock: lock,
         };
         journal.write(&Line::Resumed {
@@ -173,6 +197,40 @@ impl Journal {
             at: Timestamp::now(),
         })?;
         Ok(journal)
+    }
+
+    /// The files that belong to the workflow, as they were when they were first read.
+    pub fn sources(&self) -> Sources {
+        self.locked_sources().clone()
+    }
+
+    fn locked_sources(&self) -> MutexGuard<'_, Sources> {
+        self.sources.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces the files, once a called workflow has been read.
+    pub(crate) fn keep_sources(&self, sources: &Sources) -> Result<(), JournalError> {
+        if *self.locked_sources() == *sources {
+            return Ok(());
+        }
+        self.write(&Line::Sources {
+            sources: sources.clone(),
+        })?;
+        *self.locked_sources() = sources.clone();
+        Ok(())
+    }
+
+    /// Writes a script to a private file, which goes with the returned value.
+    pub(crate) fn script(&self, text: &str) -> io::Result<ScriptFile> {
+        let path = self.folder.join(format!("{SCRIPT}{}", Ulid::generate()));
+        let mut file = OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)?;
+        let file_of = ScriptFile(path);
+        file.write_all(text.as_bytes())?;
+        Ok(file_of)
     }
 
     /// The outcome of a visit that finished before the interruption.
@@ -220,6 +278,25 @@ impl Journal {
         text.push(b'\n');
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         out.write_all(&text).map_err(failed)
+    }
+}
+
+/// A script that is deleted after its use.
+#[derive(Debug)]
+pub(crate) struct ScriptFile(pub(crate) PathBuf);
+
+impl Drop for ScriptFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Deletes scripts that a killed process left behind.
+fn remove_scripts(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(SCRIPT) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

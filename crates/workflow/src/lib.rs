@@ -8,13 +8,17 @@
 //! the gate between an agent and its tools. If the tools cannot be provided exactly as the file says, the step fails
 //! and its agent is never started. Commands are trusted like the workflow itself, and run below a warden.
 
+mod arithmetic;
+mod beside;
 mod events;
 mod expression;
+mod files;
 mod finding;
 mod given;
 mod journal;
 mod model;
 mod outcome;
+mod plan;
 mod plugins;
 mod read;
 mod run;
@@ -23,16 +27,19 @@ mod step_runner;
 mod template;
 mod tree;
 
+pub use beside::Sources;
 pub use events::Event;
+pub use files::check_files;
 pub use finding::{Code, Finding, Severity, explain};
 pub use given::{BadInputs, given};
 pub use journal::{Journal, JournalError, NewRun, RunReport, RunStatus, StepReport, runs};
 pub use model::{
-    Agent, Backoff, Body, Ending, Input, InputKind, Kind, Loop, Operation, OutputFormat, Parallel,
-    Proxy, Retry, State, Strategy, Target, Transition, Workflow,
+    Agent, Backoff, Body, Call, Ending, Input, InputKind, Kind, Loop, Operation, Output,
+    OutputFormat, Parallel, Proxy, Retry, State, Strategy, Target, Transition, Workflow,
 };
-pub use outcome::{Outcome, Status};
+pub use outcome::{Exit, Outcome, Status, Turn};
+pub use plan::{PlannedHook, PlannedState, plan};
 pub use plugins::{PluginOffer, Plugins, check_plugins};
-pub use read::{Reading, Unreadable, read};
+pub use read::{Reading, Unreadable, read, read_with, schema};
 pub use run::{Run, RunContext, RunEnd, RunError};
 pub use step_runner::{AgentTask, Failure, OperationTask, StepRunner};

@@ -6,13 +6,20 @@ use callgate_agent::{AgentKind, Options, relay::PluginTools};
 use callgate_gate::Place;
 use serde_json::Value;
 
-use crate::{Status, expression::Expression, template::Template};
+use crate::{Status, arithmetic::Arithmetic, expression::Expression, template::Template};
 
 #[derive(Debug, Clone)]
 pub struct Workflow {
     pub name: String,
     pub description: String,
     pub inputs: Vec<Input>,
+    /// Variables of the environment without which the workflow does not start.
+    pub env: Vec<String>,
+    pub(crate) hooks: WorkflowHooks,
+    /// What a workflow that calls this one gets.
+    pub outputs: Vec<Output>,
+    /// The parameters of a template; empty in a workflow.
+    pub(crate) parameters: Vec<String>,
     /// The first state to run.
     pub initial: String,
     /// In the order of the file.
@@ -32,6 +39,45 @@ pub struct Input {
     pub allowed: Vec<Value>,
     pub min: Option<f64>,
     pub max: Option<f64>,
+    /// Whether the value must be the path of an existing file.
+    pub file_exists: bool,
+    /// The allowed ends of a file's name, such as `.yaml`; empty allows all.
+    pub file_extension: Vec<String>,
+}
+
+/// A value that a workflow returns to its caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    pub name: String,
+    /// The path of the value, such as `states.build.Output`.
+    pub(crate) from: Vec<String>,
+}
+
+/// What runs before and after a workflow.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkflowHooks {
+    /// Before the first state. A failure ends the run.
+    pub(crate) start: Vec<Hook>,
+    /// After a success.
+    pub(crate) end: Vec<Hook>,
+    /// After a failure.
+    pub(crate) error: Vec<Hook>,
+    /// After the run was stopped.
+    pub(crate) cancel: Vec<Hook>,
+}
+
+/// What runs before and after a state.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StateHooks {
+    pub(crate) pre: Vec<Hook>,
+    pub(crate) post: Vec<Hook>,
+}
+
+/// One action of a hook.
+#[derive(Debug, Clone)]
+pub(crate) enum Hook {
+    Log(Template),
+    Command(Template),
 }
 
 /// The type of an input.
@@ -60,6 +106,10 @@ pub struct State {
     pub on_success: Option<Target>,
     /// The next state after a failure; `None` ends the run in failure.
     pub on_failure: Option<Target>,
+    /// The condition under which the state runs; otherwise it is skipped and counts as a success.
+    pub(crate) when: Option<Expression>,
+    pub(crate) hooks: StateHooks,
+    pub(crate) capture: Capture,
     /// Whether a failure continues with `on_success`.
     pub continue_on_error: bool,
     /// The working directory, relative to the run's.
@@ -69,6 +119,19 @@ pub struct State {
     /// `mcp_proxy`, also where it is disabled.
     pub proxy: Option<Proxy>,
     pub(crate) place: Place,
+    /// The position of the file that it names: a prompt, a script or a workflow.
+    pub(crate) file_place: Place,
+    /// The path of the state in the file, such as `states.build` or `states.all.branches[0]`.
+    pub(crate) path: String,
+}
+
+/// Names under which the streams of a state are kept as `vars.NAME`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Capture {
+    pub(crate) stdout: Option<String>,
+    pub(crate) stderr: Option<String>,
+    /// How many bytes are kept of each.
+    pub(crate) max_bytes: Option<usize>,
 }
 
 /// What a state does.
@@ -81,12 +144,32 @@ pub enum Kind {
     Loop(Loop),
     /// Runs an operation of a plugin.
     Operation(Operation),
+    /// Runs another workflow.
+    Call(Call),
 }
 
 #[derive(Debug, Clone)]
 pub struct Command {
-    pub(crate) command: Template,
+    pub(crate) script: Script,
     pub output_format: OutputFormat,
+}
+
+/// Where a command comes from.
+#[derive(Debug, Clone)]
+pub(crate) enum Script {
+    Text(Template),
+    /// The path of a file whose content is a template, too.
+    File(Template),
+}
+
+/// A workflow that a state runs.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The name of the workflow, or `PACK/NAME`.
+    pub workflow: String,
+    pub(crate) inputs: Inputs,
+    /// The names of outputs, or of states, and the variables that get their values.
+    pub(crate) outputs: Vec<(String, String)>,
 }
 
 /// The format of an output.
@@ -100,12 +183,36 @@ pub enum OutputFormat {
 
 #[derive(Debug, Clone)]
 pub struct Agent {
-    pub provider: AgentKind,
+    pub(crate) provider: Provider,
     pub(crate) prompt: Prompt,
     pub options: Options,
     /// Options that are templates, by key.
     pub(crate) texts: Vec<(&'static str, Template)>,
     pub output_format: OutputFormat,
+    /// The agent state whose conversation this one continues.
+    pub(crate) continue_from: Option<String>,
+    /// Whether later states can continue this one's conversation.
+    pub(crate) is_tracked: bool,
+}
+
+/// Which agent works.
+#[derive(Debug, Clone)]
+pub(crate) enum Provider {
+    Known(AgentKind),
+    /// An agent that AWF runs and Callgate does not.
+    Foreign(String),
+    /// Known once the state runs.
+    Template(Template),
+}
+
+impl Agent {
+    /// The agent, if the file names it.
+    pub fn kind(&self) -> Option<AgentKind> {
+        match &self.provider {
+            Provider::Known(kind) => Some(*kind),
+            Provider::Foreign(_) | Provider::Template(_) => None,
+        }
+    }
 }
 
 /// Where a prompt comes from.
@@ -141,6 +248,8 @@ pub(crate) struct ToolPlaces {
 pub struct Ending {
     pub status: Status,
     pub(crate) message: Option<Template>,
+    /// The exit code of the run, where the file gives one.
+    pub(crate) exit_code: Option<u8>,
 }
 
 #[derive(Debug, Clone)]
@@ -170,9 +279,19 @@ pub struct Loop {
     pub(crate) over: LoopOver,
     /// The states, in order.
     pub body: Body,
-    /// A `while` loop that reaches it fails, as does a list with more items.
-    pub max_iterations: u32,
+    /// A `while` loop that reaches it fails, as does a list with more items, unless the loop is lenient.
+    pub(crate) max_iterations: Limit,
     pub(crate) break_when: Option<Expression>,
+    /// Whether the loop ends in success after `max_iterations`: written with `on_complete`.
+    pub(crate) is_lenient: bool,
+}
+
+/// The limit of a loop.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Limit {
+    Fixed(u32),
+    /// Known once the loop begins.
+    Computed(Arithmetic),
 }
 
 /// The states of a loop.
@@ -262,6 +381,14 @@ pub enum Target {
     End(Ending),
 }
 
+/// The name of a state without the mark of the state inside of a `loop`.
+pub(crate) fn public_name(state: &str) -> &str {
+    state.strip_suffix(EACH).unwrap_or(state)
+}
+
+/// The mark of the state that a `loop` on a state repeats. It cannot be part of a name in a file.
+pub(crate) const EACH: &str = "/each";
+
 impl Default for Retry {
     fn default() -> Self {
         Self {
@@ -293,9 +420,9 @@ impl Retry {
 }
 
 impl State {
-    /// The line in the file, counted from one.
-    pub fn line(&self) -> u64 {
-        self.place.line
+    /// The position of `mcp_proxy`, or else of the state.
+    pub fn proxy_place(&self) -> Place {
+        self.proxy.as_ref().map_or(self.place, |proxy| proxy.place)
     }
 }
 

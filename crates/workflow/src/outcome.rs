@@ -43,6 +43,31 @@ pub struct Outcome {
     /// Output tokens of an agent's model.
     #[serde(default)]
     pub tokens_output: u64,
+    /// Where a loop was left to, if one of its states led out of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+    /// The conversation with an agent so far, if it can be continued.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub turns: Vec<Turn>,
+}
+
+/// Where a state of a loop's body led out of the loop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Exit {
+    State(String),
+    End {
+        status: Status,
+        message: String,
+        exit_code: Option<u8>,
+    },
+}
+
+/// A prompt, and what an agent answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    pub prompt: String,
+    pub answer: String,
 }
 
 impl Outcome {
@@ -69,16 +94,22 @@ impl Outcome {
     /// The value of `states.NAME` in templates and conditions.
     pub(crate) fn seen(&self) -> Value {
         let text = Value::String(self.output.clone());
+        let response = self.json.clone().or_else(|| structured(&self.output));
         let mut seen = json!({
             "Output": self.output,
             "Stderr": self.stderr,
             "ExitCode": self.exit_code,
             "Status": self.status.as_str(),
-            "Response": self.json.as_ref().unwrap_or(&text),
+            "Response": response.as_ref().unwrap_or(&text),
             "TokensInput": self.tokens_input,
             "TokensOutput": self.tokens_output,
+            "TokensUsed": self.tokens_input.saturating_add(self.tokens_output),
+            "TokensEstimated": false,
         });
-        // Left out if there is no JSON, so that using it is an error instead of an empty value.
+        // Left out if there is none, so that using it is an error instead of an empty value.
+        if let (Some(data), Some(members)) = (response, seen.as_object_mut()) {
+            members.insert("Data".to_owned(), data);
+        }
         if let (Some(json), Some(members)) = (&self.json, seen.as_object_mut()) {
             members.insert("JSON".to_owned(), json.clone());
         }
@@ -86,8 +117,15 @@ impl Outcome {
     }
 }
 
+/// An output that is a JSON object or list. Other JSON is more likely meant as text.
+fn structured(output: &str) -> Option<Value> {
+    let text = output.trim();
+    let is_likely = text.starts_with(['{', '[']) && text.ends_with(['}', ']']);
+    is_likely.then(|| serde_json::from_str(text).ok())?
+}
+
 /// The members of `states.NAME`.
-pub(crate) const MEMBERS: [&str; 8] = [
+pub(crate) const MEMBERS: [&str; 11] = [
     "Output",
     "Stderr",
     "ExitCode",
@@ -96,4 +134,25 @@ pub(crate) const MEMBERS: [&str; 8] = [
     "JSON",
     "TokensInput",
     "TokensOutput",
+    "TokensUsed",
+    "TokensEstimated",
+    "Data",
 ];
+
+/// The right spelling of a member in lower case.
+pub(crate) fn right_case(member: &str) -> Option<&'static str> {
+    Some(match member {
+        "output" => "Output",
+        "stderr" => "Stderr",
+        "exit_code" | "exitcode" => "ExitCode",
+        "status" => "Status",
+        "response" => "Response",
+        "json" => "JSON",
+        "data" => "Data",
+        "tokens" | "tokens_used" | "tokensused" => "TokensUsed",
+        "tokens_input" | "tokensinput" => "TokensInput",
+        "tokens_output" | "tokensoutput" => "TokensOutput",
+        "tokens_estimated" | "tokensestimated" => "TokensEstimated",
+        _ => return None,
+    })
+}

@@ -24,6 +24,8 @@ struct NamedTool<'a> {
     operation_at: (String, Place),
     /// Whether the operation is offered to a model.
     is_shown: bool,
+    /// Whether a missing plugin only matters once the state runs.
+    is_late: bool,
 }
 
 /// Checks every plugin that the workflow refers to; each is started once.
@@ -43,7 +45,11 @@ pub async fn check_plugins(workflow: &Workflow, plugins: &dyn Plugins) -> Vec<Fi
         match &offers[one.plugin] {
             Err(why) => {
                 let what = format!("plugin `{}`: {why}", one.plugin);
-                let finding = found(Code::UnknownPlugin, &one.plugin_at, what);
+                let mut finding = found(Code::UnknownPlugin, &one.plugin_at, what);
+                // A state of an operation fails alone. An agent would work with other tools than the file says.
+                if one.is_late {
+                    finding = finding.warning();
+                }
                 if !findings.contains(&finding) {
                     findings.push(finding);
                 }
@@ -82,6 +88,7 @@ fn named(state: &State) -> Vec<NamedTool<'_>> {
                     plugin_at: plugin_at.clone(),
                     operation_at: (format!("{entry}.expose[{at}]"), place),
                     is_shown: true,
+                    is_late: false,
                 });
             }
         }
@@ -94,6 +101,7 @@ fn named(state: &State) -> Vec<NamedTool<'_>> {
             plugin_at: at.clone(),
             operation_at: at,
             is_shown: true,
+            is_late: true,
         });
     }
     all

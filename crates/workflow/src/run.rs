@@ -4,9 +4,12 @@
 //! the enclosing loop round or branch. A resumed run computes the same keys and finds its results in the journal.
 
 mod attempt;
+mod call;
 mod command;
+mod hooks;
 mod inner;
-mod scope;
+pub(crate) mod scope;
+mod script;
 
 use std::{
     collections::HashMap,
@@ -16,14 +19,17 @@ use std::{
 
 use callgate_boxes::BoxPlan;
 use futures_util::future::BoxFuture;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Event, Journal, JournalError, Kind, Outcome, State, Status, StepRunner, Target, Workflow,
-    model::Ending,
+    Event, Exit, Journal, JournalError, Kind, Outcome, State, Status, StepRunner, Target, Workflow,
+    model::{Ending, public_name},
 };
-use scope::{RunValues, Scope};
+use scope::{Around, RunValues, Scope};
+
+/// The key of the visit that stands for the hook before a workflow.
+const START: &str = "hooks.workflow_start";
 
 /// A run that visits a state more often fails: it probably never ends.
 const MAX_VISITS: u32 = 1000;
@@ -46,6 +52,16 @@ pub struct RunContext<'a> {
     pub env: Vec<(String, String)>,
 }
 
+impl RunEnd {
+    fn failure(message: String) -> Self {
+        Self {
+            status: Status::Failure,
+            message,
+            ..Self::default()
+        }
+    }
+}
+
 impl std::fmt::Debug for RunContext<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RunContext")
@@ -55,13 +71,17 @@ impl std::fmt::Debug for RunContext<'_> {
 }
 
 /// The end of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct RunEnd {
     pub status: Status,
     /// The message of the terminal state, or why the run failed.
     pub message: String,
     /// The output of the last state.
     pub output: String,
+    /// The outputs of the workflow.
+    pub outputs: Map<String, Value>,
+    /// The exit code, where the file gives one.
+    pub exit_code: Option<u8>,
 }
 
 /// Why a run did not reach its end.
@@ -81,8 +101,12 @@ pub enum RunError {
 #[derive(Debug)]
 pub struct Run<'a> {
     workflow: &'a Workflow,
-    walk: RunContext<'a>,
+    walk: &'a RunContext<'a>,
     values: RunValues,
+    /// The file of the workflow; relative paths in it start there.
+    file: PathBuf,
+    /// The files of this workflow and of those that called it.
+    callers: Vec<PathBuf>,
 }
 
 /// The context of a visit: the whole workflow, a branch, or one round of a loop.
@@ -96,18 +120,27 @@ struct RunFrame {
 }
 
 /// What follows a state.
-enum Next<'a> {
-    State(&'a str),
-    End(Status, String),
+enum Next {
+    State(String),
+    End(Status, String, Option<u8>),
 }
 
 impl<'a> Run<'a> {
-    pub fn new(workflow: &'a Workflow, walk: RunContext<'a>) -> Self {
-        let values = RunValues::new(workflow, walk.journal, &walk.env);
+    pub fn new(workflow: &'a Workflow, walk: &'a RunContext<'a>) -> Self {
+        let journal = walk.journal;
+        let file = journal.file.clone();
+        let around = Around::of(journal, &file, &walk.env);
+        let values = RunValues::new(workflow, journal.inputs.clone(), around);
+        for (path, text) in &journal.mocks {
+            values.mock(path, text);
+        }
+        let own = std::fs::canonicalize(&file).unwrap_or_else(|_| file.clone());
         Self {
             workflow,
             walk,
             values,
+            file,
+            callers: vec![own],
         }
     }
 
@@ -126,15 +159,82 @@ impl<'a> Run<'a> {
         };
         let ended = match &journal.only {
             Some(name) => self.only(&frame, name).await?,
-            None => self.whole(&frame).await?,
+            None => self.hooked(&frame).await?,
         };
         journal.ended(ended.status, &ended.message)?;
         self.tell(Event::RunFinished {
             run: journal.run.clone(),
             status: ended.status,
             message: ended.message.clone(),
+            outputs: ended.outputs.clone(),
         });
         Ok(ended)
+    }
+
+    /// Executes the workflow with its hooks.
+    async fn hooked(&self, frame: &RunFrame) -> Result<RunEnd, RunError> {
+        let hooks = &self.workflow.hooks;
+        let missing = self.missing_variables();
+        let ended = if missing.is_empty() {
+            match self.start(frame).await {
+                Ok(None) => self.whole(frame).await,
+                Ok(Some(why)) => Ok(RunEnd::failure(why)),
+                Err(error) => Err(error),
+            }
+        } else {
+            let names = missing.join("`, `");
+            Ok(RunEnd::failure(format!("the environment lacks `{names}`")))
+        };
+        match &ended {
+            Ok(end) if end.status == Status::Success => {
+                self.hooks(frame, "workflow_end", &hooks.end).await;
+            }
+            Ok(end) => {
+                self.values.fail(&end.message);
+                self.hooks(frame, "workflow_error", &hooks.error).await;
+            }
+            Err(RunError::Stopped) => self.cancel_hooks(frame).await,
+            Err(RunError::Journal(_) | RunError::UnknownState(_)) => {}
+        }
+        Ok(RunEnd {
+            outputs: self.outputs(),
+            ..ended?
+        })
+    }
+
+    /// Runs the hook before the workflow, once; the reason if it failed.
+    async fn start(&self, frame: &RunFrame) -> Result<Option<String>, RunError> {
+        let hooks = &self.workflow.hooks.start;
+        let key = format!("{}{START}", frame.prefix);
+        if hooks.is_empty() || self.walk.journal.finished_outcome(&key).is_some() {
+            return Ok(None);
+        }
+        self.walk.journal.began(&key, START)?;
+        let done = self.strict_hooks(frame, "workflow_start", hooks).await;
+        let outcome = match done {
+            Ok(()) => Outcome::success(""),
+            Err(crate::Failure::Stopped) => return Err(RunError::Stopped),
+            Err(failure) => Outcome::failure(failure.to_string()),
+        };
+        self.walk.journal.finished(&key, START, &outcome)?;
+        Ok(outcome.has_failed().then_some(outcome.stderr))
+    }
+
+    /// The variables that the workflow needs and the environment does not have.
+    fn missing_variables(&self) -> Vec<String> {
+        let set = |name: &str| self.walk.env.iter().any(|(known, _)| known == name);
+        let needed = self.workflow.env.iter();
+        needed.filter(|name| !set(name)).cloned().collect()
+    }
+
+    /// The outputs that have a value.
+    fn outputs(&self) -> Map<String, Value> {
+        let scope = self.values.seen(None);
+        let value = |path: &[String]| crate::template::Lookup::look_up(&scope, path);
+        let outputs = self.workflow.outputs.iter();
+        outputs
+            .filter_map(|output| Some((output.name.clone(), value(&output.from)?)))
+            .collect()
     }
 
     async fn only(&self, frame: &RunFrame, name: &str) -> Result<RunEnd, RunError> {
@@ -149,59 +249,73 @@ impl<'a> Run<'a> {
             status: outcome.status,
             message,
             output: outcome.output,
+            ..RunEnd::default()
         })
     }
 
     async fn whole(&self, frame: &RunFrame) -> Result<RunEnd, RunError> {
-        let mut visits: HashMap<&str, u32> = HashMap::new();
-        let mut name = self.workflow.initial.as_str();
-        let mut output = String::new();
+        let mut visits: HashMap<String, u32> = HashMap::new();
+        let mut name = self.workflow.initial.clone();
+        let mut end = RunEnd::default();
         loop {
-            let state = self.found(name)?;
+            let state = self.found(&name)?;
             if let Kind::Terminal(ending) = &state.kind {
-                let (status, message) = self.ending(frame, ending);
-                return Ok(RunEnd {
-                    status,
-                    message,
-                    output,
-                });
+                (end.status, end.message) = self.ending(frame, ending);
+                end.exit_code = ending.exit_code;
+                return Ok(end);
             }
-            let visit = visits.entry(name).or_default();
+            let visit = visits.entry(name.clone()).or_default();
             *visit += 1;
             if *visit > MAX_VISITS {
-                return Ok(RunEnd {
-                    status: Status::Failure,
-                    message: format!("state `{name}` was visited more than {MAX_VISITS} times"),
-                    output,
-                });
+                end.status = Status::Failure;
+                end.message = format!("state `{name}` was visited more than {MAX_VISITS} times");
+                return Ok(end);
             }
             let key = format!("{name}#{visit}");
             let outcome = self.visit(frame, key, state).await?;
-            match self.next(frame, state, &outcome) {
+            let next = self.next(frame, state, &outcome);
+            end.output = outcome.output;
+            match next {
                 Next::State(next) => name = next,
-                Next::End(status, message) => {
-                    return Ok(RunEnd {
-                        status,
-                        message,
-                        output: outcome.output,
-                    });
+                Next::End(status, message, exit_code) => {
+                    (end.status, end.message, end.exit_code) = (status, message, exit_code);
+                    return Ok(end);
                 }
             }
-            output = outcome.output;
         }
     }
 
-    /// What follows a state with this outcome: transitions first, then `on_success` or `on_failure`.
-    fn next<'s>(&self, frame: &RunFrame, state: &'s State, outcome: &Outcome) -> Next<'s> {
+    /// What follows a state. Without a successor the run ends as the state did.
+    fn next(&self, frame: &RunFrame, state: &State, outcome: &Outcome) -> Next {
+        let default = || match outcome.has_failed() && !state.continue_on_error {
+            false => Next::End(Status::Success, String::new(), None),
+            true => Next::End(Status::Failure, failed(state, outcome), None),
+        };
+        self.successor(frame, state, outcome)
+            .unwrap_or_else(default)
+    }
+
+    /// The successor that the file gives: where a loop was left to, then transitions, then `on_success` or `on_failure`.
+    fn successor(&self, frame: &RunFrame, state: &State, outcome: &Outcome) -> Option<Next> {
+        match &outcome.exit {
+            Some(Exit::State(name)) => return Some(Next::State(name.clone())),
+            Some(Exit::End {
+                status,
+                message,
+                exit_code,
+            }) => return Some(Next::End(*status, message.clone(), *exit_code)),
+            None => {}
+        }
         let scope = self.scope(frame);
         for (at, transition) in state.transitions.iter().enumerate() {
             let holds = transition.when.as_ref().map(|when| when.holds(&scope));
             match holds {
-                None | Some(Ok(true)) => return Next::State(&transition.goto),
+                None | Some(Ok(true)) => return Some(Next::State(transition.goto.clone())),
                 Some(Ok(false)) => {}
                 Some(Err(error)) => {
                     let path = format!("states.{}.transitions[{at}].when", state.name);
-                    return Next::End(Status::Failure, format!("{path}: {error}"));
+                    let why = format!("{path}: {error}");
+                    return Some(Next::End(Status::Failure, why, None));
                 }
             }
         }
@@ -211,15 +325,13 @@ impl<'a> Run<'a> {
         } else {
             &state.on_failure
         };
-        match target {
-            Some(Target::State(name)) => Next::State(name),
-            Some(Target::End(ending)) => {
+        target.as_ref().map(|target| match target {
+            Target::State(name) => Next::State(name.clone()),
+            Target::End(ending) => {
                 let (status, message) = self.ending(frame, ending);
-                Next::End(status, message)
+                Next::End(status, message, ending.exit_code)
             }
-            None if goes_on => Next::End(Status::Success, String::new()),
-            None => Next::End(Status::Failure, failed(state, outcome)),
-        }
+        })
     }
 
     fn ending(&self, frame: &RunFrame, ending: &Ending) -> (Status, String) {
@@ -244,7 +356,7 @@ impl<'a> Run<'a> {
         Box::pin(async move {
             let (name, key) = (&state.name, format!("{}{key}", frame.prefix));
             if let Some(kept) = self.walk.journal.finished_outcome(&key) {
-                self.values.remember(name, kept);
+                self.values.remember(state, kept);
                 self.tell(Event::StepKept {
                     step: name.clone(),
                     key,
@@ -255,10 +367,15 @@ impl<'a> Run<'a> {
                 return Err(RunError::Stopped);
             }
             self.walk.journal.began(&key, name)?;
+            self.values.enter(name);
             let began = Instant::now();
-            let outcome = self.with_retries(frame, &key, state).await?;
+            let outcome = match self.is_wanted(frame, state) {
+                Ok(true) => self.with_hooks(frame, &key, state).await?,
+                Ok(false) => Outcome::success(""),
+                Err(why) => Outcome::failure(why),
+            };
             self.walk.journal.finished(&key, name, &outcome)?;
-            self.values.remember(name, &outcome);
+            self.values.remember(state, &outcome);
             let error = if outcome.has_failed() {
                 shortened(&outcome.stderr)
             } else {
@@ -274,6 +391,38 @@ impl<'a> Run<'a> {
             });
             Ok(outcome)
         })
+    }
+
+    /// Whether the condition of a state holds.
+    fn is_wanted(&self, frame: &RunFrame, state: &State) -> Result<bool, String> {
+        let Some(when) = &state.when else {
+            return Ok(true);
+        };
+        let holds = when.holds(&self.scope(frame));
+        holds.map_err(|error| format!("when: {error}"))
+    }
+
+    /// Executes a state with its hooks and retries.
+    async fn with_hooks(
+        &self,
+        frame: &RunFrame,
+        key: &str,
+        state: &State,
+    ) -> Result<Outcome, RunError> {
+        let name = public_name(&state.name);
+        let hooks = &state.hooks;
+        self.hooks(frame, &format!("{name}.pre"), &hooks.pre).await;
+        let mut outcome = self.with_retries(frame, key, state).await?;
+        if let Some(most) = state.capture.max_bytes {
+            cut(&mut outcome.output, most);
+            cut(&mut outcome.stderr, most);
+        }
+        if !hooks.post.is_empty() {
+            self.values.remember(state, &outcome);
+        }
+        self.hooks(frame, &format!("{name}.post"), &hooks.post)
+            .await;
+        Ok(outcome)
     }
 
     /// Executes a state with its retries.
@@ -333,9 +482,16 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Cuts a text to a number of bytes, at a character.
+fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most));
+    }
+}
+
 /// The message of a run that ends with a failed state.
 fn failed(state: &State, outcome: &Outcome) -> String {
-    let name = &state.name;
+    let name = public_name(&state.name);
     match shortened(&outcome.stderr).as_str() {
         "" => format!("state `{name}` failed with exit code {}", outcome.exit_code),
         why => format!("state `{name}` failed: {why}"),

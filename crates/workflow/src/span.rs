@@ -30,9 +30,11 @@ fn of_text(text: &str) -> Option<Duration> {
         let number: f64 = rest[..digits].parse().ok()?;
         rest = &rest[digits..];
         let letters = rest
-            .find(|c: char| !c.is_ascii_alphabetic())
+            .find(|c: char| !c.is_alphabetic())
             .unwrap_or(rest.len());
         let unit = match &rest[..letters] {
+            "ns" => 0.000_000_001,
+            "us" | "µs" => 0.000_001,
             "ms" => 0.001,
             "s" => 1.0,
             "m" => 60.0,
@@ -61,6 +63,8 @@ mod tests {
             (json!("1h30m"), Some(5_400_000)),
             (json!("250ms"), Some(250)),
             (json!("1.5s"), Some(1500)),
+            (json!("2500us"), Some(2)),
+            (json!("2500µs"), Some(2)),
             (json!(-1), None),
             (json!("soon"), None),
             (json!("10 m"), None),

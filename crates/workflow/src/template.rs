@@ -1,4 +1,4 @@
-//! Templates: `{{.inputs.name}}`, `{{json .states.plan.JSON}}`, `{{.states.ls.Output | trimSpace | escape}}`.
+//! Templates: `{{.inputs.name}}`, the same as `{{inputs.name}}`, `{{json .states.plan.JSON}}`, `{{.states.ls.Output | trimSpace | escape}}`.
 //!
 //! A missing value is an error, never an empty text. There are values and functions, but no control flow: states are
 //! for that. A piped value becomes the first argument of the next function.
@@ -9,6 +9,11 @@ use serde_json::Value;
 pub(crate) trait Lookup {
     /// The value at a path.
     fn look_up(&self, path: &[String]) -> Option<Value>;
+
+    /// The content of a file, for `readFile`.
+    fn file(&self, path: &str) -> Result<String, String> {
+        Err(format!("`{path}` cannot be read here"))
+    }
 }
 
 impl Lookup for Value {
@@ -29,8 +34,10 @@ pub(crate) enum TemplateError {
     Open,
     #[error("`{0}` is not a valid template expression")]
     Syntax(String),
-    #[error("unknown function `{0}` (functions: json, escape, split, join, trimSpace)")]
+    #[error("unknown function `{0}` (functions: json, escape, split, join, trimSpace, readFile)")]
     Function(String),
+    #[error("readFile: {0}")]
+    File(String),
     #[error("`{name}` takes {wanted}")]
     Arguments {
         name: &'static str,
@@ -43,8 +50,23 @@ pub(crate) enum TemplateError {
 #[derive(Debug, Clone, PartialEq)]
 enum Piece {
     Text(String),
-    Pipe(Pipe),
+    /// With its text in the file.
+    Pipe(Pipe, String),
 }
+
+/// The first parts of paths. They can stand without a dot in front.
+pub(crate) const ROOTS: [&str; 10] = [
+    "inputs",
+    "states",
+    "env",
+    "workflow",
+    "loop",
+    "error",
+    "context",
+    "vars",
+    "awf",
+    "parameters",
+];
 
 /// A pipeline: each command gets the result of the previous one.
 #[derive(Debug, Clone, PartialEq)]
@@ -70,6 +92,7 @@ enum Function {
     Split,
     Join,
     TrimSpace,
+    ReadFile,
 }
 
 impl Template {
@@ -81,6 +104,7 @@ impl Template {
             let inside = &rest[start + 2..];
             let end = end_of(inside).ok_or(TemplateError::Open)?;
             let mut body = &inside[..end];
+            let written = rest[start..start + end + 4].to_owned();
             rest = &inside[end + 2..];
             // As in Go templates, `{{-` and `-}}` trim the white space around them.
             if let Some(trimmed) = body.strip_prefix("- ") {
@@ -90,7 +114,7 @@ impl Template {
                 (rest, body) = (rest.trim_start(), trimmed);
             }
             pieces.push(Piece::Text(before.to_owned()));
-            pieces.push(Piece::Pipe(Reader::read(body)?));
+            pieces.push(Piece::Pipe(Reader::read(body)?, written));
         }
         pieces.push(Piece::Text(rest.to_owned()));
         pieces.retain(|piece| !matches!(piece, Piece::Text(text) if text.is_empty()));
@@ -103,24 +127,43 @@ impl Template {
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
-                Piece::Pipe(pipe) => out.push_str(&shown(&pipe.value(scope)?)),
+                Piece::Pipe(pipe, _) => out.push_str(&shown(&pipe.value(scope)?)),
             }
         }
         Ok(out)
     }
 
+    /// Renders what has a value, and keeps the rest as it is written.
+    pub(crate) fn preview(&self, scope: &dyn Lookup) -> String {
+        let piece = |piece: &Piece| match piece {
+            Piece::Text(text) => text.clone(),
+            Piece::Pipe(pipe, written) => pipe
+                .value(scope)
+                .map_or_else(|_| written.clone(), |value| shown(&value)),
+        };
+        self.pieces.iter().map(piece).collect()
+    }
+
     /// The typed value of a template that is a single expression; otherwise the rendered text.
     pub(crate) fn value(&self, scope: &dyn Lookup) -> Result<Value, TemplateError> {
         match self.pieces.as_slice() {
-            [Piece::Pipe(pipe)] => pipe.value(scope),
+            [Piece::Pipe(pipe, _)] => pipe.value(scope),
             _ => self.render(scope).map(Value::String),
+        }
+    }
+
+    /// The text of a template without values.
+    pub(crate) fn constant(&self) -> Option<&str> {
+        match self.pieces.as_slice() {
+            [Piece::Text(text)] => Some(text),
+            _ => None,
         }
     }
 
     pub(crate) fn paths(&self) -> Vec<&[String]> {
         let mut paths = Vec::new();
         for piece in &self.pieces {
-            if let Piece::Pipe(pipe) = piece {
+            if let Piece::Pipe(pipe, _) = piece {
                 pipe.collect(&mut paths);
             }
         }
@@ -173,7 +216,7 @@ impl Pipe {
                     let arguments = arguments.iter().map(|argument| argument.value(scope));
                     let arguments: Result<Vec<Value>, _> = arguments.collect();
                     let all: Vec<Value> = piped.take().into_iter().chain(arguments?).collect();
-                    function.call(&all)?
+                    function.call(&all, scope)?
                 }
             });
         }
@@ -217,11 +260,12 @@ impl Function {
             "split" => Some(Self::Split),
             "join" => Some(Self::Join),
             "trimSpace" => Some(Self::TrimSpace),
+            "readFile" => Some(Self::ReadFile),
             _ => None,
         }
     }
 
-    fn call(self, arguments: &[Value]) -> Result<Value, TemplateError> {
+    fn call(self, arguments: &[Value], scope: &dyn Lookup) -> Result<Value, TemplateError> {
         match (self, arguments) {
             (Self::Json, [value]) => Ok(value.to_string().into()),
             (Self::Escape, [value]) => Ok(escaped(&shown(value)).into()),
@@ -233,6 +277,11 @@ impl Function {
                 let items: Vec<String> = items.iter().map(shown).collect();
                 Ok(items.join(by).into())
             }
+            (Self::ReadFile, [value]) => {
+                let content = scope.file(shown(value).trim());
+                content.map(Value::String).map_err(TemplateError::File)
+            }
+            (Self::ReadFile, _) => Err(wants("readFile", "a path")),
             (Self::Json, _) => Err(wants("json", "a value")),
             (Self::Escape, _) => Err(wants("escape", "a value")),
             (Self::TrimSpace, _) => Err(wants("trimSpace", "a value")),
@@ -305,7 +354,7 @@ impl<'a> Reader<'a> {
         let letters = self.rest.find(|c: char| !c.is_ascii_alphanumeric());
         let word = &self.rest[..letters.unwrap_or(self.rest.len())];
         let is_name = word.starts_with(|c: char| c.is_ascii_alphabetic());
-        if !is_name || matches!(word, "true" | "false") {
+        if !is_name || matches!(word, "true" | "false") || self.is_at_root() {
             let argument = self.argument(depth)?;
             return argument.map(Command::Value).ok_or_else(|| self.wrong());
         }
@@ -333,17 +382,28 @@ impl<'a> Reader<'a> {
                 self.rest = self.rest.strip_prefix(')').ok_or_else(|| self.wrong())?;
                 Ok(Some(Argument::Pipe(pipe)))
             }
-            '.' => self.path().map(Some),
+            '.' => {
+                self.rest = &self.rest[1..];
+                self.path().map(Some)
+            }
+            _ if self.is_at_root() => self.path().map(Some),
             '"' | '`' => self.text(first).map(Some),
             _ => self.literal().map(Some),
         }
     }
 
+    /// Whether a path without a dot in front is next, such as `inputs.name`.
+    fn is_at_root(&self) -> bool {
+        let (word, _) = self.rest.split_once('.').unwrap_or_default();
+        ROOTS.contains(&word)
+    }
+
+    /// The path after its first dot, if it has one in front.
     fn path(&mut self) -> Result<Argument, TemplateError> {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let end = self.rest.find(|c: char| !is_part(c));
         let (path, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-        let parts: Vec<String> = path[1..].split('.').map(str::to_owned).collect();
+        let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
             return Err(self.wrong());
         }
@@ -389,122 +449,4 @@ impl<'a> Reader<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-    use serde_json::json;
-
-    fn scope() -> Value {
-        json!({
-            "inputs": {"name": "it's", "n": 3, "list": ["a", "b"], "yes": true},
-            "states": {"my-step": {"Output": " out\n", "ExitCode": 0, "JSON": {"a": [1, {"b": 2}]}}},
-        })
-    }
-
-    #[test]
-    fn templates_are_rendered() {
-        for (template, expected) in [
-            ("plain", "plain"),
-            ("", ""),
-            ("a {{.inputs.n}} b", "a 3 b"),
-            ("{{ .inputs.yes }}", "true"),
-            ("{{.inputs.list}}", r#"["a","b"]"#),
-            ("{{.inputs.list.1}}", "b"),
-            ("{{escape .inputs.name}}", r"'it'\''s'"),
-            ("{{.inputs.name | escape}}", r"'it'\''s'"),
-            ("{{trimSpace .states.my-step.Output}}", "out"),
-            ("{{json .states.my-step.JSON}}", r#"{"a":[1,{"b":2}]}"#),
-            ("{{.states.my-step.JSON.a.1.b}}", "2"),
-            (r#"{{join .inputs.list ", "}}"#, "a, b"),
-            (r#"{{.inputs.list | join "-"}}"#, "a-b"),
-            (r#"{{split "x,y" ","}}"#, r#"["x","y"]"#),
-            (r#"{{join (split "x,y" ",") `+`}}"#, "x+y"),
-            (r#"{{json "}}"}}"#, r#""}}""#),
-            ("{{json true}} {{json 1.5}}", "true 1.5"),
-            ("a  {{- 1 -}}  b", "a1b"),
-        ] {
-            let read = Template::read(template).expect(template);
-            let rendered = read.render(&scope());
-            assert_eq!(rendered.as_deref(), Ok(expected), "{template}");
-        }
-    }
-
-    #[test]
-    fn templates_with_missing_values_are_errors() {
-        for (template, expected) in [
-            ("{{.inputs.none}}", "`.inputs.none` has no value"),
-            ("{{.inputs.name.more}}", "`.inputs.name.more` has no value"),
-            (
-                "{{.states.none.Output}}",
-                "`.states.none.Output` has no value",
-            ),
-            ("{{.inputs.list.7}}", "`.inputs.list.7` has no value"),
-            (
-                "{{join .inputs.name `,`}}",
-                "`join` takes a list and a separator",
-            ),
-            (
-                "{{split .inputs.name ``}}",
-                "`split` takes a text and a separator",
-            ),
-        ] {
-            let read = Template::read(template).expect(template);
-            let error = read.render(&scope()).expect_err(template);
-            assert_eq!(error.to_string(), expected);
-        }
-    }
-
-    #[test]
-    fn malformed_templates_are_refused() {
-        for (template, expected) in [
-            ("{{.a", "`{{` is not closed"),
-            ("{{", "`{{` is not closed"),
-            ("{{}}", "`` is not a valid template expression"),
-            ("{{.}}", "`.` is not a valid template expression"),
-            ("{{.a..b}}", "`.a..b` is not a valid template expression"),
-            ("{{.a .b}}", "`.a .b` is not a valid template expression"),
-            (
-                "{{.a | .b}}",
-                "`.a | .b` is not a valid template expression",
-            ),
-            (
-                "{{if .a}}",
-                "unknown function `if` (functions: json, escape, split, join, trimSpace)",
-            ),
-            (
-                "{{inputs.a}}",
-                "unknown function `inputs` (functions: json, escape, split, join, trimSpace)",
-            ),
-            ("{{(.a}}", "`(.a` is not a valid template expression"),
-            ("{{$x}}", "`$x` is not a valid template expression"),
-        ] {
-            let error = Template::read(template).expect_err(template);
-            assert_eq!(error.to_string(), expected);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn reading_arbitrary_templates_never_panics(text in "[{}|.()a-z \"`\\\\$0-9é-]{0,40}") {
-            if let Ok(template) = Template::read(&text) {
-                let _ = template.render(&scope());
-            }
-        }
-
-        #[test]
-        fn text_without_braces_is_rendered_unchanged(text in "[^{]{0,60}") {
-            let template = Template::read(&text).expect("there is nothing to read");
-            prop_assert_eq!(template.render(&Value::Null), Ok(text));
-        }
-
-        #[test]
-        fn escaped_text_is_one_shell_word(text in "[^\0]{0,40}") {
-            let quoted = escaped(&text);
-            let out = std::process::Command::new("sh")
-                .args(["-c", &format!("printf %s {quoted}")])
-                .output()
-                .expect("there is a shell");
-            prop_assert_eq!(String::from_utf8_lossy(&out.stdout), text);
-        }
-    }
-}
+mod tests;

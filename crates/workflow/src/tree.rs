@@ -54,6 +54,22 @@ impl Node {
         found.map(|member| &member.node)
     }
 
+    /// The place of the value at a path such as `states.a.transitions[0].goto`.
+    pub(crate) fn place_at(&self, path: &str) -> Option<Place> {
+        let mut node = self;
+        for part in path.split('.') {
+            let (key, indices) = part.split_at(part.find('[').unwrap_or(part.len()));
+            node = node.get(key)?;
+            for index in indices.split('[').skip(1) {
+                let Tree::List(items) = &node.tree else {
+                    return None;
+                };
+                node = items.get(index.trim_end_matches(']').parse::<usize>().ok()?)?;
+            }
+        }
+        Some(node.place)
+    }
+
     pub(crate) fn is_null(&self) -> bool {
         matches!(self.tree, Tree::Leaf(Value::Null))
     }
@@ -179,5 +195,15 @@ mod tests {
         };
         assert_eq!((nodes[0].place.line, nodes[0].place.column), (3, 5));
         assert_eq!(nodes[1].get("d").map(|node| node.place.line), Some(4));
+        for (path, place) in [
+            ("a", Some((1, 4))),
+            ("b[0]", Some((3, 5))),
+            ("b[1].n", Some((4, 33))),
+            ("b[2]", None),
+            ("a.b", None),
+        ] {
+            let found = node.place_at(path).map(|place| (place.line, place.column));
+            assert_eq!(found, place, "{path}");
+        }
     }
 }

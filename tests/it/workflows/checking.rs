@@ -28,7 +28,7 @@ fn found(report: &Value) -> Vec<(String, String)> {
 fn pairs(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected
         .iter()
-        .map(|(code, path)| (format!("USER.{code}"), (*path).to_owned()))
+        .map(|(code, path)| ((*code).to_owned(), (*path).to_owned()))
         .collect()
 }
 
@@ -52,23 +52,26 @@ states:
     assert_eq!(code, Some(1));
     assert_eq!(report["valid"], false);
     let expected = pairs(&[
-        ("WORKFLOW.UNKNOWN_STATE", "states.deploy.on_success"),
         (
-            "MCP_PROXY.UNKNOWN_KEY",
+            "WORKFLOW.VALIDATION.MISSING_STATE",
+            "states.deploy.on_success",
+        ),
+        (
+            "USER.MCP_PROXY.UNKNOWN_KEY",
             "states.deploy.mcp_proxy.plugin_tools[1].all",
         ),
         (
-            "MCP_PROXY.NAME_COLLISION",
+            "USER.MCP_PROXY.NAME_COLLISION",
             "states.deploy.mcp_proxy.plugin_tools[1].expose[1]",
         ),
-        ("WORKFLOW.UNREACHABLE", "states.empty"),
-        ("MCP_PROXY.EMPTY_PROXY", "states.empty.mcp_proxy"),
+        ("USER.WORKFLOW.UNREACHABLE", "states.empty"),
+        ("USER.MCP_PROXY.EMPTY_PROXY", "states.empty.mcp_proxy"),
         (
-            "MCP_PROXY.UNKNOWN_PLUGIN",
+            "USER.MCP_PROXY.UNKNOWN_PLUGIN",
             "states.deploy.mcp_proxy.plugin_tools[0].plugin",
         ),
         (
-            "MCP_PROXY.UNKNOWN_PLUGIN",
+            "USER.MCP_PROXY.UNKNOWN_PLUGIN",
             "states.deploy.mcp_proxy.plugin_tools[1].plugin",
         ),
     ]);
@@ -110,9 +113,9 @@ states:
     let (code, report) = validated(&stage, &[]);
     assert_eq!((code, &report["valid"]), (Some(0), &json!(true)));
     let expected = pairs(&[
-        ("WORKFLOW.PROXY_WITHOUT_AGENT", "states.b.mcp_proxy"),
+        ("USER.WORKFLOW.PROXY_WITHOUT_AGENT", "states.b.mcp_proxy"),
         (
-            "MCP_PROXY.UNSUPPORTED_PROVIDER",
+            "USER.MCP_PROXY.UNSUPPORTED_PROVIDER",
             "states.a.mcp_proxy.intercept_builtins",
         ),
     ]);
@@ -169,11 +172,11 @@ states:
     assert_eq!(code, Some(1));
     let at = |path: &str| format!("states.a.mcp_proxy.plugin_tools{path}");
     let expected = pairs(&[
-        ("MCP_PROXY.UNKNOWN_OPERATION", &at("[0].expose[1]")),
-        ("MCP_PROXY.UNSUPPORTED_SCHEMA", &at("[1].expose[0]")),
-        ("MCP_PROXY.UNKNOWN_PLUGIN", &at("[2].plugin")),
-        ("MCP_PROXY.UNKNOWN_PLUGIN", &at("[3].plugin")),
-        ("MCP_PROXY.UNKNOWN_OPERATION", "states.b.operation"),
+        ("USER.MCP_PROXY.UNKNOWN_OPERATION", &at("[0].expose[1]")),
+        ("USER.MCP_PROXY.UNSUPPORTED_SCHEMA", &at("[1].expose[0]")),
+        ("USER.MCP_PROXY.UNKNOWN_PLUGIN", &at("[2].plugin")),
+        ("USER.MCP_PROXY.UNKNOWN_PLUGIN", &at("[3].plugin")),
+        ("USER.MCP_PROXY.UNKNOWN_OPERATION", "states.b.operation"),
     ]);
     assert_eq!(found(&report), expected);
     let message = report["findings"][2]["message"].as_str().expect("a text");

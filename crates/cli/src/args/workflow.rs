@@ -18,6 +18,8 @@ pub(crate) enum WorkflowCommand {
     Run(RunWorkflow),
     /// List the workflows of this folder
     List,
+    /// Print the JSON Schema of workflow files, for editors
+    Schema,
     /// List runs, newest first
     History {
         /// The highest number of runs
@@ -58,6 +60,17 @@ pub(crate) struct RunWorkflow {
     /// Run only this state
     #[arg(long, value_name = "STATE")]
     pub(crate) step: Option<String>,
+    /// With `--step`: set a value of another state, such as `states.build.Output=v1` (repeatable)
+    #[arg(
+        long = "mock",
+        short = 'm',
+        value_name = "PATH=VALUE",
+        requires = "step"
+    )]
+    pub(crate) mocks: Vec<String>,
+    /// Show what would run, and start nothing
+    #[arg(long, conflicts_with = "step")]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, ClapArgs)]

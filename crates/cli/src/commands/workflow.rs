@@ -1,6 +1,7 @@
 //! `callgate workflow …`: check, run and follow workflows.
 
 mod check;
+mod dry_run;
 mod history;
 mod progress;
 mod walk;
@@ -24,6 +25,10 @@ pub(crate) fn run(shared: &Shared, workflow: &Workflow) -> Result<ExitCode, Fail
         WorkflowCommand::History { limit } => history::all(shared, *limit),
         WorkflowCommand::Status { run } => history::one(shared, run),
         WorkflowCommand::List => list(shared),
+        WorkflowCommand::Schema => {
+            outln!("{}", callgate_workflow::schema());
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 

@@ -54,6 +54,11 @@ const BEFORE: &[(&str, &str)] = &[
         "true",
     ),
     ("states.my-test.Output contains 'failed'", "true"),
+    ("states.my-test.Output startsWith '2 '", "true"),
+    (
+        "not states.my-test.Output endsWith '2 ' and inputs.yes",
+        "true",
+    ),
     ("states.check_2.Output contains \"TESTS_PASSED\"", "true"),
     ("states.check_2.Output contains 'STOP'", "false"),
     ("states.check_2.Output contains \"it's\"", "true"),
@@ -235,7 +240,7 @@ fn conditions_can_use_cel() {
         ("states.my-test.JSON.items[2].name == 'b'", "fails"),
         ("inputs.n / 0 == 1", "fails"),
         ("size(inputs) == 1", "refused"),
-        ("size(error.Message) == 1", "refused"),
+        ("size(trouble.Message) == 1", "refused"),
         ("inputs.mode.startWith('a')", "refused"),
         ("inputs.mode.matches('(')", "refused"),
         ("inputs.mode.matches(inputs.path)", "refused"),
@@ -254,7 +259,7 @@ fn condition_errors_quote_the_file() {
         "inputs.n inputs.yes",
         "(inputs.n",
         "word",
-        "size(error.Message) == 1",
+        "size(trouble.Message) == 1",
         "inputs.mode.startWith('a')",
         "inputs.list.exists(x, inputs.list.exists(y, x == y))",
     ];
@@ -265,8 +270,8 @@ fn condition_errors_quote_the_file() {
         bad expression: Syntax error: token recognition error at: '= '
         bad expression: Syntax error: mismatched input 'inputs' expecting {<EOF>, '==', '!=', 'in', '<', '<=', '>=', '>', '&&', '||', '[', '.', '-', '?', '+', '*', '/', '%'}
         bad expression: Syntax error: missing ')' at '<EOF>'
-        unknown name `word`; names are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item
-        unknown name `error.Message`; names are inputs.NAME, states.NAME.Output, env.NAME, workflow.id and loop.item
+        unknown name `word`; names are inputs.NAME, states.NAME.Output, env.NAME, vars.NAME, workflow.id, loop.item, error.Message and context.User
+        unknown name `trouble.Message`; names are inputs.NAME, states.NAME.Output, env.NAME, vars.NAME, workflow.id, loop.item, error.Message and context.User
         unknown function `startWith`; did you mean `startsWith`?
         loops cannot nest, and a condition with a loop cannot use `map`, `filter` or `+`, nor build lists and maps"#]].assert_eq(&errors.join("\n"));
 }

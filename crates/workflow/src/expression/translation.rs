@@ -1,6 +1,6 @@
 //! Translates conditions from workflow files to CEL.
 //!
-//! Files may use `and`, `or`, `not` and `contains`, and paths that CEL cannot spell: `states.my-test.ExitCode`,
+//! Files may use `and`, `or`, `not`, `contains`, `startsWith` and `endsWith` between two values, and paths that CEL cannot spell: `states.my-test.ExitCode`,
 //! `loop.item`, `states.a.JSON.list.0`, all with or without a dot in front. Each path becomes a variable.
 //!
 //! A condition with only these, texts, numbers, comparisons, `&&`, `||`, `!` and brackets keeps the meaning it had
@@ -11,8 +11,10 @@ use std::{mem, sync::LazyLock};
 use regex::Regex;
 use serde_json::{Number, Value};
 
-const ROOTS: [&str; 5] = ["inputs", "states", "env", "workflow", "loop"];
-const KEYWORDS: [&str; 4] = ["and", "or", "not", "contains"];
+const ROOTS: [&str; 8] = [
+    "inputs", "states", "env", "workflow", "loop", "error", "context", "vars",
+];
+const KEYWORDS: [&str; 6] = ["and", "or", "not", "contains", "startsWith", "endsWith"];
 const PLAIN_SIGNS: [&str; 11] = ["==", "!=", "<=", ">=", "&&", "||", "<", ">", "!", "(", ")"];
 
 /// Words and operators. A minus is part of a word inside of it, and before a number.
@@ -92,7 +94,7 @@ struct Writer {
     is_plain: bool,
     into: Translated,
     brackets: Vec<Bracket>,
-    /// Whether the next operand is the argument of `contains`.
+    /// Whether the next operand is the argument of `contains`, `startsWith` or `endsWith`.
     contains: bool,
     /// Whether an operand has just ended, so that a dot selects from it.
     after_value: bool,
@@ -103,7 +105,7 @@ struct Writer {
 struct Bracket {
     /// How many `!(` to close after the current comparison.
     negations: usize,
-    /// Whether the bracket is the argument of `contains`.
+    /// Whether the bracket is the argument of `contains`, `startsWith` or `endsWith`.
     contains: bool,
 }
 
@@ -122,8 +124,8 @@ impl Writer {
                 ("&&" | "||" | "," | "?" | ":", _) => self.operator(token),
                 ("not", _) => self.negation(),
                 ("!", _) if self.is_plain => self.negation(),
-                ("contains", _) => {
-                    self.write(".contains(");
+                ("contains" | "startsWith" | "endsWith", _) => {
+                    self.write(&format!(".{token}("));
                     self.contains = true;
                 }
                 ("(" | "[" | "{", _) => {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{JOURNAL, JournalError};
-use crate::{Outcome, Status};
+use crate::{Outcome, Sources, Status};
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -23,8 +23,14 @@ pub(super) enum Line {
         inputs: Map<String, Value>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         only: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        mocks: Vec<(String, String)>,
+        #[serde(default)]
+        sources: Sources,
         at: Timestamp,
     },
+    /// All files that belong to the workflow so far.
+    Sources { sources: Sources },
     Began {
         key: String,
         state: String,
@@ -51,6 +57,7 @@ pub(super) struct JournalState<'a> {
     pub(super) finished: Vec<(&'a String, &'a String, &'a Outcome, Timestamp)>,
     pub(super) open: Vec<&'a String>,
     pub(super) ended: Option<(Status, String, Timestamp)>,
+    pub(super) sources: Option<&'a Sources>,
 }
 
 impl<'a> JournalState<'a> {
@@ -60,10 +67,12 @@ impl<'a> JournalState<'a> {
             finished: Vec::new(),
             open: Vec::new(),
             ended: None,
+            sources: None,
         };
         for line in lines {
             match line {
                 Line::Started { .. } => folded.started = Some(line),
+                Line::Sources { sources } => folded.sources = Some(sources),
                 Line::Began { key, .. } => {
                     folded.open.retain(|known| *known != key);
                     folded.open.push(key);

@@ -1,41 +1,300 @@
 //! Checks of the workflow as a whole: references to unknown states, unreachable states, unknown paths in templates and
-//! conditions.
+//! conditions, values of states that cannot have run yet.
 
 use std::collections::BTreeSet;
 
-use super::field::Findings;
+use super::{
+    field::{Field, Findings},
+    place::Places,
+    used::{self, Role, Used},
+};
 use crate::{
     Code, Finding, Kind, State, Target, Workflow,
-    model::{Inputs, Item, Items, LoopOver, Prompt},
-    outcome::MEMBERS,
+    model::{Hook, public_name},
+    outcome::{MEMBERS, right_case},
 };
 
-pub(super) fn workflow(workflow: &Workflow, findings: &Findings) {
+pub(super) fn workflow(workflow: &Workflow, places: &Places<'_>, findings: &Findings) {
+    let checked = Checked {
+        workflow,
+        places,
+        findings,
+    };
     for state in &workflow.states {
-        for (path, name) in named(state) {
-            if workflow.state(&name).is_none() {
-                let what = format!("unknown state `{name}`");
-                findings.push(at(state, &path, Code::UnknownState, what));
-            }
+        checked.names(state);
+        for used in used::of_state(state) {
+            checked.used(state, &used);
         }
-        for (path, used) in used(state) {
-            if let Some(what) = why_unknown(workflow, &used) {
-                let code = match path.as_str() {
-                    "while" | "break_when" => Code::BadExpression,
-                    path if path.starts_with("transitions") => Code::BadExpression,
-                    _ => Code::BadTemplate,
-                };
-                findings.push(at(state, &path, code, what));
-            }
-        }
-    }
-    for state in &workflow.states {
         if depends_on_itself(workflow, state) {
             let what = format!("`{}` depends on itself", state.name);
-            findings.push(at(state, "depends_on", Code::WrongType, what));
+            checked.found(state, "depends_on", Code::Malformed, what);
         }
     }
+    checked.hooks();
+    checked.outputs();
     unreachable(workflow, findings);
+}
+
+/// What the full form of a workflow, with a version, must have.
+pub(super) fn full_form(workflow: &Workflow, states: &Field<'_>) {
+    let is_end = |state: &State| matches!(state.kind, Kind::Terminal(_));
+    if !workflow.states.iter().any(is_end) {
+        let what = "a workflow with a version needs a terminal state".to_owned();
+        states.finding(Code::Malformed, what);
+    }
+    let inner: BTreeSet<&str> = workflow
+        .states
+        .iter()
+        .flat_map(|state| state.kind.inner())
+        .map(String::as_str)
+        .collect();
+    for state in &workflow.states {
+        let leads_on = state.on_success.is_some()
+            || state.on_failure.is_some()
+            || !state.transitions.is_empty();
+        let is_command = matches!(state.kind, Kind::Command(_));
+        if is_command && !leads_on && !inner.contains(state.name.as_str()) {
+            let what = format!(
+                "`{}` needs `on_success`, `on_failure` or `transitions`: the workflow has a version",
+                state.name
+            );
+            states
+                .at(&state.name, state.place)
+                .finding(Code::Malformed, what);
+        }
+    }
+}
+
+struct Checked<'a> {
+    workflow: &'a Workflow,
+    places: &'a Places<'a>,
+    findings: &'a Findings,
+}
+
+impl Checked<'_> {
+    fn found(&self, state: &State, member: &str, code: Code, message: String) {
+        self.findings
+            .push(self.finding(state, member, code, message));
+    }
+
+    fn finding(&self, state: &State, member: &str, code: Code, message: String) -> Finding {
+        let (member, place) = self.places.of_member(state, member);
+        let path = format!("states.{}.{member}", public_name(&state.name));
+        Finding::new(code, path, place, message)
+    }
+
+    /// The names of other states.
+    fn names(&self, state: &State) {
+        let is_body = self.workflow.states.iter().any(
+            |around| matches!(&around.kind, Kind::Loop(inner) if inner.body.contains(&state.name)),
+        );
+        for (member, name) in named(state) {
+            if self.workflow.state(&name).is_some() {
+                continue;
+            }
+            let what = format!("unknown state `{name}`");
+            let finding = self.finding(state, &member, Code::UnknownState, what);
+            // In a loop such a transition is passed over, so that the round goes on.
+            let is_passed_over = is_body && member.starts_with("transitions");
+            self.findings.push(if is_passed_over {
+                finding.warning()
+            } else {
+                finding
+            });
+        }
+    }
+
+    /// A path in a template or condition.
+    fn used(&self, state: &State, used: &Used) {
+        let code = if used.role.is_condition() {
+            Code::BadExpression
+        } else {
+            Code::BadTemplate
+        };
+        let (mut what, mut is_warning) = (self.why_unknown(&used.path, used.role), false);
+        if what.is_none() && used.role.is_before() && self.is_too_early(state, &used.path) {
+            let name = &used.path[1];
+            what = Some(format!(
+                "state `{name}` cannot have run before `{}`",
+                public_name(&state.name)
+            ));
+        }
+        if used.role == Role::Prompt && lower_case(&used.path).is_some() {
+            is_warning = true;
+        }
+        let Some(what) = what else {
+            return;
+        };
+        let mut finding = self.finding(state, &used.key, code, what);
+        self.refine(&mut finding, &used.path);
+        self.findings.push(if is_warning {
+            finding.warning()
+        } else {
+            finding
+        });
+    }
+
+    /// Moves a finding to the path that it is about.
+    fn refine(&self, finding: &mut Finding, path: &[String]) {
+        let place = callgate_gate::Place {
+            line: finding.line,
+            column: finding.column,
+        };
+        let place = self.places.of_word(place, &path.join("."));
+        (finding.line, finding.column) = (place.line, place.column);
+    }
+
+    /// The hooks of the workflow.
+    fn hooks(&self) {
+        let hooks = &self.workflow.hooks;
+        for (key, hooks, role) in [
+            ("workflow_start", &hooks.start, Role::Before),
+            ("workflow_end", &hooks.end, Role::Before),
+            ("workflow_error", &hooks.error, Role::Later),
+            ("workflow_cancel", &hooks.cancel, Role::Before),
+        ] {
+            for (at, hook) in hooks.iter().enumerate() {
+                let path = format!("hooks.{key}[{at}].{}", used::hook_key(hook));
+                self.hook(&path, hook, role);
+            }
+        }
+    }
+
+    fn hook(&self, path: &str, hook: &Hook, role: Role) {
+        for used in hook.paths() {
+            if let Some(what) = self.why_unknown(used, role) {
+                let place = self.places.of_path(path);
+                let mut finding = Finding::new(Code::BadTemplate, path, place, what);
+                self.refine(&mut finding, used);
+                self.findings.push(finding);
+            }
+        }
+    }
+
+    fn outputs(&self) {
+        for (at, output) in self.workflow.outputs.iter().enumerate() {
+            if let Some(what) = self.why_unknown(&output.from, Role::Before) {
+                let path = format!("outputs[{at}].from");
+                let place = self.places.of_path(&path);
+                self.findings
+                    .push(Finding::new(Code::BadTemplate, path, place, what));
+            }
+        }
+    }
+
+    /// Why a path can never have a value; `None` if it can.
+    fn why_unknown(&self, path: &[String], role: Role) -> Option<String> {
+        if let Some(right) = lower_case(path) {
+            return Some(format!(
+                "unknown path `.{}`; write `.{right}`",
+                path.join(".")
+            ));
+        }
+        let second = path.get(1).map(String::as_str);
+        match (path[0].as_str(), second) {
+            ("inputs", Some(name)) => {
+                let mut inputs = self.workflow.inputs.iter();
+                let is_known = inputs.any(|input| input.name == name);
+                (!is_known).then(|| format!("unknown input `{name}`"))
+            }
+            ("states", Some(name)) => self.why_unknown_state(name, path),
+            ("parameters", Some(name)) => {
+                let is_known = self.workflow.parameters.iter().any(|known| known == name);
+                (!is_known).then(|| format!("unknown parameter `{name}`"))
+            }
+            ("error", Some("Message" | "State" | "ExitCode" | "Type")) => {
+                let has_error = role != Role::Before;
+                (!has_error).then(|| {
+                    "`error` has values in conditions, in prompts, in messages and in the hook `workflow_error`".to_owned()
+                })
+            }
+            ("workflow", Some(member)) if WORKFLOW.contains(&member) => None,
+            ("context", Some("WorkingDir" | "User" | "Hostname")) => None,
+            ("loop", Some(member)) if is_loop_member(member) => None,
+            ("awf", Some(member)) if member.ends_with("_dir") => None,
+            ("env" | "vars", Some(_)) => None,
+            _ => Some(format!(
+                "unknown path `.{}`; a path begins with inputs, states, env, vars, workflow.id, workflow.name, loop, error or context",
+                path.join(".")
+            )),
+        }
+    }
+
+    fn why_unknown_state(&self, name: &str, path: &[String]) -> Option<String> {
+        if self.workflow.state(name).is_none() {
+            return Some(format!("unknown state `{name}`"));
+        }
+        let members = MEMBERS.join(", ");
+        match path.get(2).map(String::as_str) {
+            Some(member) if MEMBERS.contains(&member) => None,
+            Some(member) => Some(format!(
+                "a state has no member `{member}`; members: {members}"
+            )),
+            None => None,
+        }
+    }
+
+    /// Whether a path names a state that only runs after this one has run: every way to it leads through this one.
+    fn is_too_early(&self, state: &State, path: &[String]) -> bool {
+        let (Some("states"), Some(name)) = (path.first().map(String::as_str), path.get(1)) else {
+            return false;
+        };
+        let reachable = reachable(self.workflow, None);
+        if !reachable.contains(name.as_str()) || !reachable.contains(state.name.as_str()) {
+            return false;
+        }
+        !reachable_without(self.workflow, &state.name).contains(name.as_str())
+    }
+}
+
+const WORKFLOW: [&str; 8] = [
+    "id",
+    "name",
+    "duration",
+    "ID",
+    "Name",
+    "CurrentState",
+    "StartedAt",
+    "Duration",
+];
+
+fn is_loop_member(member: &str) -> bool {
+    const MEMBERS: [&str; 7] = [
+        "item", "index", "index1", "first", "last", "length", "parent",
+    ];
+    let mut letters = member.chars();
+    let first = letters.next().map(|first| first.to_ascii_lowercase());
+    let lower: String = first.into_iter().chain(letters).collect();
+    MEMBERS.contains(&lower.as_str())
+}
+
+/// The right spelling of a path that is written in lower case.
+fn lower_case(path: &[String]) -> Option<String> {
+    let text = |path: &[&str]| path.join(".");
+    match path
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        ["states", name, member, ..] => {
+            right_case(member).map(|right| text(&["states", name, right]))
+        }
+        ["error", member, ..] => match *member {
+            "message" => Some("error.Message".to_owned()),
+            "state" => Some("error.State".to_owned()),
+            "exit_code" => Some("error.ExitCode".to_owned()),
+            "type" => Some("error.Type".to_owned()),
+            _ => None,
+        },
+        ["context", member, ..] => match *member {
+            "working_dir" => Some("context.WorkingDir".to_owned()),
+            "user" => Some("context.User".to_owned()),
+            "hostname" => Some("context.Hostname".to_owned()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Whether a state depends on itself through `depends_on`. Such branches would wait for each other for ever.
@@ -55,12 +314,7 @@ fn depends_on_itself(workflow: &Workflow, state: &State) -> bool {
     false
 }
 
-fn at(state: &State, path: &str, code: Code, message: String) -> Finding {
-    let path = format!("states.{}.{path}", state.name);
-    Finding::new(code, path, state.place, message)
-}
-
-/// The names of all states that a state refers to, with their paths in the file.
+/// The names of all states that a state refers to, with their paths in the state.
 fn named(state: &State) -> Vec<(String, String)> {
     let mut named = Vec::new();
     for (at, transition) in state.transitions.iter().enumerate() {
@@ -77,129 +331,47 @@ fn named(state: &State) -> Vec<(String, String)> {
     for (at, name) in state.depends_on.iter().enumerate() {
         named.push((format!("depends_on[{at}]"), name.clone()));
     }
-    let (key, inner) = match &state.kind {
-        Kind::Parallel(parallel) => ("branches", parallel.branches.as_slice()),
-        Kind::Loop(inner) => ("body", inner.body.as_slice()),
-        Kind::Command(_) | Kind::Agent(_) | Kind::Terminal(_) | Kind::Operation(_) => ("", &[][..]),
+    let key = if matches!(state.kind, Kind::Parallel(_)) {
+        "branches"
+    } else {
+        "body"
     };
-    for (at, name) in inner.iter().enumerate() {
+    for (at, name) in state.kind.inner().iter().enumerate() {
         named.push((format!("{key}[{at}]"), name.clone()));
+    }
+    if let Kind::Agent(agent) = &state.kind
+        && let Some(earlier) = &agent.continue_from
+    {
+        named.push(("conversation.continue_from".to_owned(), earlier.clone()));
     }
     named
 }
 
-type Used = Vec<(String, Vec<String>)>;
-
-/// All value paths in a state's templates and conditions, with their paths in the file.
-fn used(state: &State) -> Used {
-    let mut used: Used = Vec::new();
-    let mut note = |key: &str, paths: Vec<&[String]>| {
-        used.extend(
-            paths
-                .into_iter()
-                .map(|path| (key.to_owned(), path.to_vec())),
-        );
-    };
-    if let Some(dir) = &state.dir {
-        note("dir", dir.paths());
-    }
-    for (at, transition) in state.transitions.iter().enumerate() {
-        if let Some(when) = &transition.when {
-            note(&format!("transitions[{at}].when"), when.paths());
-        }
-    }
-    match &state.kind {
-        Kind::Command(command) => note("command", command.command.paths()),
-        Kind::Agent(agent) => {
-            match &agent.prompt {
-                Prompt::Text(template) => note("prompt", template.paths()),
-                Prompt::File(template) => note("prompt_file", template.paths()),
-            }
-            for (key, template) in &agent.texts {
-                note(&format!("options.{key}"), template.paths());
-            }
-        }
-        Kind::Terminal(ending) => {
-            if let Some(message) = &ending.message {
-                note("message", message.paths());
-            }
-        }
-        Kind::Loop(inner) => {
-            match &inner.over {
-                LoopOver::While(condition) => note("while", condition.paths()),
-                LoopOver::Items(Items::Template(template)) => note("items", template.paths()),
-                LoopOver::Items(Items::List(items)) => {
-                    for (at, item) in items.iter().enumerate() {
-                        if let Item::Template(template) = item {
-                            note(&format!("items[{at}]"), template.paths());
-                        }
-                    }
-                }
-            }
-            if let Some(condition) = &inner.break_when {
-                note("break_when", condition.paths());
-            }
-        }
-        Kind::Operation(operation) => collect("inputs", &operation.inputs, &mut note),
-        Kind::Parallel(_) => {}
-    }
-    used
-}
-
-fn collect(path: &str, inputs: &Inputs, note: &mut impl FnMut(&str, Vec<&[String]>)) {
-    match inputs {
-        Inputs::Value(_) => {}
-        Inputs::Text(template) => note(path, template.paths()),
-        Inputs::List(items) => {
-            for (at, item) in items.iter().enumerate() {
-                collect(&format!("{path}[{at}]"), item, note);
-            }
-        }
-        Inputs::Map(members) => {
-            for (key, member) in members {
-                collect(&format!("{path}.{key}"), member, note);
-            }
+impl Kind {
+    /// The states inside of a state.
+    fn inner(&self) -> &[String] {
+        match self {
+            Self::Parallel(parallel) => &parallel.branches,
+            Self::Loop(inner) => &inner.body,
+            Self::Command(_)
+            | Self::Agent(_)
+            | Self::Terminal(_)
+            | Self::Operation(_)
+            | Self::Call(_) => &[],
         }
     }
 }
 
-/// Why a path can never have a value; `None` if it can.
-fn why_unknown(workflow: &Workflow, path: &[String]) -> Option<String> {
-    let second = path.get(1).map(String::as_str);
-    match (path[0].as_str(), second) {
-        ("inputs", Some(name)) if workflow.inputs.iter().any(|input| input.name == name) => None,
-        ("inputs", Some(name)) => Some(format!("unknown input `{name}`")),
-        ("states", Some(name)) => {
-            if workflow.state(name).is_none() {
-                return Some(format!("unknown state `{name}`"));
-            }
-            let member = path.get(2).map(String::as_str);
-            match member {
-                Some(member) if !MEMBERS.contains(&member) => Some(format!(
-                    "a state has no member `{member}`; members: {}",
-                    MEMBERS.join(", ")
-                )),
-                Some(_) | None => None,
-            }
-        }
-        ("workflow", Some("id" | "name")) => None,
-        ("env" | "loop", Some(_)) => None,
-        _ => Some(format!(
-            "unknown path `.{}`; a path begins with inputs, states, env, workflow.id, workflow.name or loop",
-            path.join(".")
-        )),
-    }
+fn reachable_without<'a>(workflow: &'a Workflow, left_out: &str) -> BTreeSet<&'a str> {
+    reachable(workflow, Some(left_out))
 }
 
-/// Warns of unreachable states, which are probably mistakes.
-fn unreachable(workflow: &Workflow, findings: &Findings) {
-    if workflow.state(&workflow.initial).is_none() {
-        return;
-    }
+/// The states that the initial one leads to, without a state.
+fn reachable<'a>(workflow: &'a Workflow, left_out: Option<&str>) -> BTreeSet<&'a str> {
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut open = vec![workflow.initial.as_str()];
     while let Some(name) = open.pop() {
-        let Some(state) = workflow.state(name) else {
+        let Some(state) = workflow.state(name).filter(|_| Some(name) != left_out) else {
             continue;
         };
         if seen.insert(&state.name) {
@@ -208,6 +380,15 @@ fn unreachable(workflow: &Workflow, findings: &Findings) {
             open.extend(states.map(|state| state.name.as_str()));
         }
     }
+    seen
+}
+
+/// Warns of unreachable states, which are probably mistakes.
+fn unreachable(workflow: &Workflow, findings: &Findings) {
+    if workflow.state(&workflow.initial).is_none() {
+        return;
+    }
+    let seen = reachable(workflow, None);
     for state in &workflow.states {
         if !seen.contains(state.name.as_str()) {
             let path = format!("states.{}", state.name);

@@ -15,6 +15,8 @@ use crate::{
 
 /// The Jaro-Winkler similarity from which a known key is suggested.
 const ALIKE: f64 = 0.75;
+/// The most changes of a letter between a mistyped key and the known one.
+const TYPOS: usize = 2;
 
 /// The findings so far, shared by all fields.
 #[derive(Debug, Clone, Default)]
@@ -70,7 +72,7 @@ impl<'a> Field<'a> {
 
     fn wrong(&self, wanted: &str) {
         let message = format!("expected {wanted}, found {}", self.node.what());
-        self.finding(Code::WrongType, message);
+        self.finding(Code::Malformed, message);
     }
 
     fn below(&self, key: &str) -> String {
@@ -107,7 +109,7 @@ impl<'a> Field<'a> {
     pub(super) fn must(&self, key: &str) -> Option<Self> {
         let found = self.get(key);
         if found.is_none() {
-            self.finding(Code::Missing, format!("`{key}` is missing"));
+            self.finding(Code::Malformed, format!("`{key}` is missing"));
         }
         found
     }
@@ -125,7 +127,8 @@ impl<'a> Field<'a> {
         Some(members.iter().map(pair).collect())
     }
 
-    /// Adds a finding for every key that is not in `known`.
+    /// Adds a finding for every key that is not in `known`. Outside of `mcp_proxy`, which decides about an agent's
+    /// tools, a key that resembles no known one is only a warning: files for other runners have keys of their own.
     pub(super) fn only(&self, known: &[&str], code: Code) {
         let Tree::Map(members) = &self.node.tree else {
             return self.wrong("a map");
@@ -141,8 +144,15 @@ impl<'a> Field<'a> {
                 None => format!("known keys: {}", known.join(", ")),
             };
             let message = format!("unknown key `{}`; {help}", member.key);
+            let is_strict = code != Code::UnknownKey || is_typo(&member.key, known);
+            let code = if is_strict { code } else { Code::IgnoredKey };
             self.at(&member.key, member.place).finding(code, message);
         }
+    }
+
+    /// The first of several keys with a value.
+    pub(super) fn either(&self, keys: &[&str]) -> Option<Self> {
+        keys.iter().find_map(|key| self.get(key))
     }
 
     /// All items of a list. Adds a finding if the value is not a list.
@@ -195,6 +205,10 @@ impl<'a> Field<'a> {
         value
     }
 
+    pub(super) fn is_number(&self) -> bool {
+        matches!(&self.node.tree, Tree::Leaf(Value::Number(_)))
+    }
+
     /// An integer within bounds.
     pub(super) fn whole(&self, least: u32, most: u32) -> Option<u32> {
         let value = match &self.node.tree {
@@ -205,18 +219,26 @@ impl<'a> Field<'a> {
         let value = value.filter(|value| (least..=most).contains(value));
         if value.is_none() {
             let message = format!("expected an integer from {least} to {most}");
-            self.finding(Code::WrongType, message);
+            self.finding(Code::Malformed, message);
         }
         value
     }
 
     pub(super) fn span(&self) -> Option<Duration> {
+        if self.is_parameter() {
+            return None;
+        }
         let span = span::read(&self.node.to_value());
         if span.is_none() {
             let message = "expected a duration such as `30s` or `10m`".to_owned();
-            self.finding(Code::WrongType, message);
+            self.finding(Code::Malformed, message);
         }
         span
+    }
+
+    /// Whether a template file leaves the value to a parameter. Only the workflow that uses the template has it.
+    fn is_parameter(&self) -> bool {
+        matches!(&self.node.tree, Tree::Leaf(Value::String(text)) if text.contains("{{parameters."))
     }
 
     /// One of a fixed set of words.
@@ -229,7 +251,7 @@ impl<'a> Field<'a> {
                 "unknown value `{text}`; allowed values: {}",
                 words.join(", ")
             );
-            self.finding(Code::WrongType, message);
+            self.finding(Code::Malformed, message);
         }
         found.map(|(_, value)| *value)
     }
@@ -253,4 +275,12 @@ impl<'a> Field<'a> {
         read.map_err(|error| self.finding(Code::BadExpression, error.to_string()))
             .ok()
     }
+}
+
+/// Whether a key is a known one with a letter or two changed.
+fn is_typo(key: &str, known: &[&str]) -> bool {
+    let most = TYPOS.min(key.chars().count() / 3);
+    known
+        .iter()
+        .any(|known| strsim::damerau_levenshtein(key, known) <= most)
 }

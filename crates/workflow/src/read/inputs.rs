@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::field::Field;
 use crate::{Code, Input, InputKind, given};
 
-const KEYS: [&str; 10] = [
+pub(super) const KEYS: [&str; 10] = [
     "name",
     "type",
     "description",
@@ -17,15 +17,28 @@ const KEYS: [&str; 10] = [
     "max",
     "validation",
 ];
-const RULES: [&str; 4] = ["pattern", "enum", "min", "max"];
+pub(super) const RULES: [&str; 6] = [
+    "pattern",
+    "enum",
+    "min",
+    "max",
+    "file_exists",
+    "file_extension",
+];
 
-const KINDS: [(&str, InputKind); 6] = [
+pub(super) const KINDS: [(&str, InputKind); 12] = [
     ("string", InputKind::String),
     ("integer", InputKind::Integer),
     ("number", InputKind::Number),
     ("boolean", InputKind::Boolean),
     ("array", InputKind::Array),
     ("object", InputKind::Object),
+    ("int", InputKind::Integer),
+    ("float", InputKind::Number),
+    ("bool", InputKind::Boolean),
+    ("list", InputKind::Array),
+    ("map", InputKind::Object),
+    ("file", InputKind::String),
 ];
 
 pub(super) fn read(root: &Field<'_>) -> Vec<Input> {
@@ -38,7 +51,7 @@ pub(super) fn read(root: &Field<'_>) -> Vec<Input> {
         if let Some(input) = one(item) {
             if inputs.iter().any(|known| known.name == input.name) {
                 let what = format!("duplicate input `{}`", input.name);
-                item.finding(Code::WrongType, what);
+                item.finding(Code::Malformed, what);
             }
             inputs.push(input);
         }
@@ -67,7 +80,7 @@ fn one(field: &Field<'_>) -> Option<Input> {
         && let Err(error) = regex::Regex::new(text)
     {
         pattern.finding(
-            Code::WrongType,
+            Code::Malformed,
             format!("invalid regular expression: {error}"),
         );
         return None;
@@ -87,11 +100,15 @@ fn one(field: &Field<'_>) -> Option<Input> {
         allowed,
         min: rule("min").and_then(|field| field.number()),
         max: rule("max").and_then(|field| field.number()),
+        file_exists: rule("file_exists").and_then(|field| field.yes_or_no()) == Some(true),
+        file_extension: rule("file_extension")
+            .map(|field| field.texts())
+            .unwrap_or_default(),
     };
     if let Some(default) = field.get("default") {
-        match given::checked(&input, &default.node.to_value()) {
+        match given::shaped(&input, &default.node.to_value()) {
             Ok(value) => input.default = Some(value),
-            Err(why) => default.finding(Code::WrongType, format!("invalid default: {why}")),
+            Err(why) => default.finding(Code::Malformed, format!("invalid default: {why}")),
         }
     }
     Some(input)

@@ -7,36 +7,45 @@ use super::{
     state::{self, Type, ending},
 };
 use crate::{
-    Agent, Code, Kind, Loop, Operation, OutputFormat, Parallel, State, Status, Strategy,
-    model::{Command, Inputs, Item, Items, LoopOver, Prompt},
+    Agent, Call, Code, Kind, Loop, Operation, OutputFormat, Parallel, State, Status, Strategy,
+    arithmetic::Arithmetic,
+    model::{Command, EACH, Inputs, Item, Items, Limit, LoopOver, Prompt, Provider, Script},
     template::Template,
     tree::{Node, Tree},
 };
 
-/// The limit of `max_concurrent`, and its default.
-const MAX_CONCURRENT: u32 = 64;
+/// The limit of `max_concurrent`.
+const MAX_CONCURRENT: u32 = 1000;
+/// The default of `max_concurrent`.
+const CONCURRENT: u32 = 64;
 /// The default of `max_iterations`.
 const ITERATIONS: u32 = 100;
 /// The limit of `max_iterations`.
-const MAX_ITERATIONS: u32 = 10_000;
+pub(crate) const MAX_ITERATIONS: u32 = 10_000;
 
-const FORMATS: [(&str, OutputFormat); 2] =
+pub(super) const FORMATS: [(&str, OutputFormat); 2] =
     [("text", OutputFormat::Text), ("json", OutputFormat::Json)];
-const STRATEGIES: [(&str, Strategy); 3] = [
+pub(super) const STRATEGIES: [(&str, Strategy); 3] = [
     ("all_succeed", Strategy::AllSucceed),
     ("any_succeed", Strategy::AnySucceed),
     ("best_effort", Strategy::BestEffort),
 ];
 /// The keys of an agent, on the state itself or below `agent`.
-const AGENT: [&str; 5] = [
+pub(super) const AGENT: [&str; 9] = [
     "provider",
     "prompt",
     "prompt_file",
     "options",
     "output_format",
+    "system_prompt",
+    "mode",
+    "conversation",
+    "continue_from",
 ];
+/// Agents that AWF can run and Callgate cannot.
+pub(super) const FOREIGN: [&str; 2] = ["github_copilot", "mistral_vibe"];
 /// Options that are templates.
-const TEXTS: [&str; 7] = [
+pub(super) const TEXTS: [&str; 7] = [
     "model",
     "permission_mode",
     "approval_mode",
@@ -45,7 +54,8 @@ const TEXTS: [&str; 7] = [
     "api_key",
     "system_prompt",
 ];
-const OTHERS: [&str; 6] = [
+pub(super) const OTHERS: [&str; 7] = [
+    "max_tokens",
     "allowed_tools",
     "max_rounds",
     "temperature",
@@ -61,22 +71,29 @@ pub(super) struct ParsedKind {
 }
 
 /// The keys that a kind adds to the common ones.
-pub(super) fn keys(kind: Type, field: &Field<'_>) -> Vec<&'static str> {
+pub(super) fn keys(kind: Type, field: &Field<'_>) -> &'static [&'static str] {
     match kind {
-        Type::Command => vec!["command", "output_format"],
-        Type::Agent if field.get("agent").is_some() => vec!["agent"],
-        Type::Agent => AGENT.to_vec(),
-        Type::Terminal => vec!["status", "message"],
-        Type::Parallel => vec![
+        Type::Agent if field.get("agent").is_some() => &["agent"],
+        kind => own_keys(kind),
+    }
+}
+
+pub(super) fn own_keys(kind: Type) -> &'static [&'static str] {
+    match kind {
+        Type::Command => &["command", "script_file", "output_format"],
+        Type::Agent => &AGENT,
+        Type::Terminal => &["status", "message"],
+        Type::Parallel => &[
             "parallel",
             "branches",
             "steps",
             "strategy",
             "max_concurrent",
         ],
-        Type::ForEach => vec!["items", "body", "max_iterations", "break_when"],
-        Type::While => vec!["while", "body", "max_iterations", "break_when"],
-        Type::Operation => vec!["plugin", "operation", "inputs"],
+        Type::ForEach => &["items", "body", "max_iterations", "break_when"],
+        Type::While => &["while", "body", "max_iterations", "break_when"],
+        Type::Operation => &["plugin", "operation", "inputs", "operation_inputs"],
+        Type::Call => &["call_workflow", "workflow", "inputs", "outputs"],
     }
 }
 
@@ -99,16 +116,81 @@ pub(super) fn read(kind: Type, field: &Field<'_>) -> Option<ParsedKind> {
         Type::ForEach => for_each(field).map(alone),
         Type::While => while_holds(field).map(alone),
         Type::Operation => operation(field).map(alone),
+        Type::Call => match field.get("call_workflow") {
+            Some(inner) => {
+                inner.only(
+                    &["workflow", "inputs", "outputs", "timeout"],
+                    Code::UnknownKey,
+                );
+                call(&inner).map(alone)
+            }
+            None => call(field).map(alone),
+        },
     }
 }
 
 fn command(field: &Field<'_>) -> Option<Kind> {
-    let command = field.must("command").and_then(|field| field.template());
     let output_format = output_format(field);
+    let script = match (field.get("command"), field.get("script_file")) {
+        (Some(command), None) => command.template().map(Script::Text),
+        (None, Some(file)) => file.template().map(Script::File),
+        (Some(_), Some(file)) => {
+            let what = "use either `command` or `script_file`, not both".to_owned();
+            file.finding(Code::Malformed, what);
+            None
+        }
+        (None, None) => {
+            let what = "`command` or `script_file` is missing".to_owned();
+            field.finding(Code::Malformed, what);
+            None
+        }
+    };
     Some(Kind::Command(Command {
-        command: command?,
+        script: script?,
         output_format,
     }))
+}
+
+fn call(field: &Field<'_>) -> Option<Kind> {
+    let workflow = field.must("workflow")?;
+    let name = workflow.text()?;
+    if !is_workflow_name(&name) {
+        let what = format!("`{name}` is not the name of a workflow, nor `PACK/NAME`");
+        workflow.finding(Code::Malformed, what);
+    }
+    let outputs = field.get("outputs");
+    let outputs = outputs.and_then(|outputs| outputs.members());
+    let pair = |(name, field): (String, Field<'_>)| Some((name, field.text()?));
+    Some(Kind::Call(Call {
+        workflow: name,
+        inputs: inputs(field, &["inputs"])?,
+        outputs: outputs
+            .unwrap_or_default()
+            .into_iter()
+            .filter_map(pair)
+            .collect(),
+    }))
+}
+
+/// Names are looked up beside the workflow, so they must not lead elsewhere.
+fn is_workflow_name(name: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
+    let parts: Vec<&str> = name.split('/').collect();
+    parts.len() <= 2
+        && parts
+            .iter()
+            .all(|part| !part.is_empty() && !part.starts_with('.') && part.chars().all(is_part))
+}
+
+/// A map in which every string is a template; empty if it is missing.
+fn inputs(field: &Field<'_>, keys: &[&str]) -> Option<Inputs> {
+    match field.either(keys) {
+        Some(given) => {
+            given.members()?;
+            templates(&given, given.node)
+        }
+        None => Some(Inputs::Map(Vec::new())),
+    }
 }
 
 fn output_format(field: &Field<'_>) -> OutputFormat {
@@ -120,23 +202,19 @@ fn output_format(field: &Field<'_>) -> OutputFormat {
 
 fn agent(field: &Field<'_>) -> Option<Kind> {
     let provider = field.must("provider").and_then(|field| provider(&field));
-    let prompt = match (field.get("prompt"), field.get("prompt_file")) {
-        (Some(prompt), None) => prompt.template().map(Prompt::Text),
-        (None, Some(file)) => file.template().map(Prompt::File),
-        (Some(_), Some(file)) => {
-            let what = "use either `prompt` or `prompt_file`, not both".to_owned();
-            file.finding(Code::WrongType, what);
-            None
-        }
-        (None, None) => {
-            field.finding(Code::Missing, "`prompt` is missing".to_owned());
-            None
-        }
-    };
-    let (options, texts) = field
-        .get("options")
-        .map(|field| options(&field))
-        .unwrap_or_default();
+    let prompt = prompt(field);
+    let given = field.get("options");
+    let (options, mut texts) = given.map(|field| options(&field)).unwrap_or_default();
+    if let Some(system) = field.get("system_prompt") {
+        texts.extend(system.template().map(|text| ("system_prompt", text)));
+    }
+    let mode = field.get("mode");
+    mode.and_then(|mode| mode.one_of(&[("single", ()), ("conversation", ()), ("", ())]));
+    let conversation = field.get("conversation");
+    if let Some(conversation) = &conversation {
+        conversation.only(&["continue_from"], Code::UnknownKey);
+    }
+    let earlier = conversation.as_ref().unwrap_or(field).get("continue_from");
     let output_format = output_format(field);
     Some(Kind::Agent(Box::new(Agent {
         provider: provider?,
@@ -144,12 +222,40 @@ fn agent(field: &Field<'_>) -> Option<Kind> {
         options,
         texts,
         output_format,
+        continue_from: earlier.and_then(|earlier| earlier.text()),
+        is_tracked: conversation.is_some(),
     })))
 }
 
-fn provider(field: &Field<'_>) -> Option<AgentKind> {
-    let read = field.text()?.parse::<AgentKind>();
-    read.map_err(|error| field.finding(Code::WrongType, error.to_string()))
+fn prompt(field: &Field<'_>) -> Option<Prompt> {
+    match (field.get("prompt"), field.get("prompt_file")) {
+        (Some(prompt), None) => prompt.template().map(Prompt::Text),
+        (None, Some(file)) => file.template().map(Prompt::File),
+        (Some(_), Some(file)) => {
+            let what = "use either `prompt` or `prompt_file`, not both".to_owned();
+            file.finding(Code::Malformed, what);
+            None
+        }
+        (None, None) => {
+            field.finding(Code::Malformed, "`prompt` is missing".to_owned());
+            None
+        }
+    }
+}
+
+fn provider(field: &Field<'_>) -> Option<Provider> {
+    let text = field.text()?;
+    if text.contains("{{") {
+        return field.template().map(Provider::Template);
+    }
+    if FOREIGN.contains(&text.as_str()) {
+        let what = format!("Callgate cannot run the agent `{text}`");
+        field.finding(Code::ForeignAgent, what);
+        return Some(Provider::Foreign(text));
+    }
+    let read = text.parse::<AgentKind>();
+    read.map(Provider::Known)
+        .map_err(|error| field.finding(Code::Malformed, error.to_string()))
         .ok()
 }
 
@@ -177,7 +283,9 @@ fn options(field: &Field<'_>) -> (Options, Texts) {
         max_rounds: whole("max_rounds", 10_000),
         temperature: number("temperature"),
         top_p: number("top_p"),
-        max_completion_tokens: whole("max_completion_tokens", u32::MAX).map(u64::from),
+        max_completion_tokens: whole("max_completion_tokens", u32::MAX)
+            .or_else(|| whole("max_tokens", u32::MAX))
+            .map(u64::from),
         stream: field.get("stream").and_then(|field| field.yes_or_no()),
         ..Options::default()
     };
@@ -185,17 +293,15 @@ fn options(field: &Field<'_>) -> (Options, Texts) {
 }
 
 fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
-    let list = ["parallel", "branches", "steps"]
-        .into_iter()
-        .find_map(|key| field.get(key));
+    let list = field.either(&["parallel", "branches", "steps"]);
     let strategy = field
         .get("strategy")
         .and_then(|field| field.one_of(&STRATEGIES))
         .unwrap_or_default();
     let most = field.get("max_concurrent");
-    let most = most.and_then(|field| field.whole(1, MAX_CONCURRENT));
+    let most = most.and_then(|field| field.whole(0, MAX_CONCURRENT));
     let Some(list) = list else {
-        field.finding(Code::Missing, "`branches` is missing".to_owned());
+        field.finding(Code::Malformed, "`branches` is missing".to_owned());
         return None;
     };
     let (mut branches, mut inner) = (Vec::new(), Vec::new());
@@ -212,11 +318,11 @@ fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
     }
     if branches.is_empty() {
         list.finding(
-            Code::Missing,
+            Code::Malformed,
             "a parallel state needs at least one branch".to_owned(),
         );
     }
-    let most = most.unwrap_or(MAX_CONCURRENT);
+    let most = most.filter(|most| *most > 0).unwrap_or(CONCURRENT);
     Some(ParsedKind {
         kind: Kind::Parallel(Parallel {
             branches,
@@ -228,16 +334,34 @@ fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
 }
 
 fn for_each(field: &Field<'_>) -> Option<Kind> {
-    let items = field
-        .must("items")
-        .and_then(|items| match &items.node.tree {
-            Tree::List(_) => {
-                let read: Option<Vec<Item>> = items.items()?.iter().map(item).collect();
-                Some(Items::List(read?))
-            }
-            Tree::Leaf(_) | Tree::Map(_) => items.template().map(Items::Template),
-        });
+    let items = field.must("items").and_then(|items| items_of(&items));
     around(field, items.map(LoopOver::Items))
+}
+
+fn items_of(items: &Field<'_>) -> Option<Items> {
+    match &items.node.tree {
+        Tree::List(_) => {
+            let read: Option<Vec<Item>> = items.items()?.iter().map(item).collect();
+            Some(Items::List(read?))
+        }
+        Tree::Leaf(_) | Tree::Map(_) => items.template().map(Items::Template),
+    }
+}
+
+/// `loop` on a state, which repeats that state.
+pub(super) fn repeated(name: &str, field: &Field<'_>) -> Option<Kind> {
+    const KEYS: [&str; 5] = ["over", "items", "while", "max_iterations", "break_when"];
+    field.only(&KEYS, Code::UnknownKey);
+    let over = match (field.either(&["over", "items"]), field.get("while")) {
+        (Some(items), None) => items_of(&items).map(LoopOver::Items),
+        (None, Some(condition)) => condition.condition().map(LoopOver::While),
+        (Some(_), Some(_)) | (None, None) => {
+            let what = "a loop needs either `over` or `while`".to_owned();
+            field.finding(Code::Malformed, what);
+            None
+        }
+    };
+    looped(field, over?, vec![format!("{name}{EACH}")], true)
 }
 
 fn item(field: &Field<'_>) -> Option<Item> {
@@ -254,19 +378,40 @@ fn while_holds(field: &Field<'_>) -> Option<Kind> {
 
 fn around(field: &Field<'_>, over: Option<LoopOver>) -> Option<Kind> {
     let body = field.must("body").map(|field| field.texts());
-    let most = field.get("max_iterations");
-    let most = most.and_then(|field| field.whole(1, MAX_ITERATIONS));
+    if let (Some([]), Some(field)) = (body.as_deref(), field.get("body")) {
+        let what = "a loop needs at least one state in `body`".to_owned();
+        field.finding(Code::Malformed, what);
+    }
+    let is_lenient = field.get("on_complete").is_some();
+    looped(field, over?, body?, is_lenient)
+}
+
+fn looped(field: &Field<'_>, over: LoopOver, body: Vec<String>, is_lenient: bool) -> Option<Kind> {
+    let most = field.get("max_iterations").and_then(|field| limit(&field));
     let stop = field.get("break_when");
     let break_when = stop.as_ref().and_then(Field::condition);
     if stop.is_some() && break_when.is_none() {
         return None;
     }
     Some(Kind::Loop(Loop {
-        over: over?,
-        body: body?,
-        max_iterations: most.unwrap_or(ITERATIONS),
+        over,
+        body,
+        max_iterations: most.unwrap_or(Limit::Fixed(ITERATIONS)),
         break_when,
+        is_lenient,
     }))
+}
+
+/// A number, or a text that computes one. Zero is the default.
+fn limit(field: &Field<'_>) -> Option<Limit> {
+    if field.is_number() {
+        let most = field.whole(0, MAX_ITERATIONS)?;
+        return Some(Limit::Fixed(most)).filter(|_| most > 0);
+    }
+    let read = Arithmetic::read(&field.text()?);
+    read.map(Limit::Computed)
+        .map_err(|error| field.finding(Code::Malformed, error.to_string()))
+        .ok()
 }
 
 fn operation(field: &Field<'_>) -> Option<Kind> {
@@ -278,19 +423,12 @@ fn operation(field: &Field<'_>) -> Option<Kind> {
             Some((plugin, name)) => (plugin.to_owned(), name.to_owned()),
             None => {
                 let what = format!("`{text}` does not name a plugin: write `plugin.operation`");
-                operation.finding(Code::WrongType, what);
+                operation.finding(Code::Malformed, what);
                 return None;
             }
         },
     };
-    let given = field.get("inputs");
-    let inputs = match &given {
-        Some(given) => {
-            given.members()?;
-            templates(given, given.node)?
-        }
-        None => Inputs::Map(Vec::new()),
-    };
+    let inputs = inputs(field, &["inputs", "operation_inputs"])?;
     Some(Kind::Operation(Operation {
         plugin,
         operation: name,

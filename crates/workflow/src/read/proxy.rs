@@ -6,8 +6,8 @@ use callgate_gate::{Naming, ServerName};
 use super::field::Field;
 use crate::{Code, Proxy, model::ToolPlaces};
 
-const KEYS: [&str; 3] = ["enable", "intercept_builtins", "plugin_tools"];
-const TOOL_KEYS: [&str; 2] = ["plugin", "expose"];
+pub(super) const KEYS: [&str; 3] = ["enable", "intercept_builtins", "plugin_tools"];
+pub(super) const TOOL_KEYS: [&str; 2] = ["plugin", "expose"];
 
 pub(super) fn read(field: &Field<'_>, is_agent: bool) -> Proxy {
     if !is_agent {

@@ -2,10 +2,15 @@
 
 use super::{
     field::Field,
+    hooks,
     kinds::{self, ParsedKind},
     proxy,
 };
-use crate::{Backoff, Code, Ending, Retry, State, Status, Target, Transition, template::Template};
+use crate::{
+    Backoff, Code, Ending, Kind, Retry, State, Status, Target, Transition,
+    model::{Capture, EACH, StateHooks},
+    template::Template,
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
@@ -16,9 +21,10 @@ pub(super) enum Type {
     ForEach,
     While,
     Operation,
+    Call,
 }
 
-const TYPES: [(&str, Type); 8] = [
+pub(super) const TYPES: [(&str, Type); 9] = [
     ("step", Type::Command),
     ("command", Type::Command),
     ("agent", Type::Agent),
@@ -27,10 +33,11 @@ const TYPES: [(&str, Type); 8] = [
     ("for_each", Type::ForEach),
     ("while", Type::While),
     ("operation", Type::Operation),
+    ("call_workflow", Type::Call),
 ];
 
 /// The keys that all states have.
-const COMMON: [&str; 13] = [
+pub(super) const COMMON: [&str; 19] = [
     "name",
     "type",
     "description",
@@ -44,16 +51,38 @@ const COMMON: [&str; 13] = [
     "dir",
     "depends_on",
     "mcp_proxy",
+    "when",
+    "loop",
+    "hooks",
+    "pre_hook",
+    "post_hook",
+    "capture",
 ];
 
 /// The limit of `retry.max_attempts`.
 const MAX_ATTEMPTS: u32 = 1000;
 
-const STATUSES: [(&str, Status); 4] = [
+pub(super) const STATUSES: [(&str, Status); 4] = [
     ("success", Status::Success),
     ("failure", Status::Failure),
     ("succeeded", Status::Success),
     ("failed", Status::Failure),
+];
+
+/// The keys of `retry`.
+pub(super) const RETRY: [&str; 7] = [
+    "max_attempts",
+    "initial_delay",
+    "max_delay",
+    "backoff",
+    "multiplier",
+    "jitter",
+    "retryable_exit_codes",
+];
+pub(super) const BACKOFFS: [(&str, Backoff); 3] = [
+    ("constant", Backoff::Constant),
+    ("linear", Backoff::Linear),
+    ("exponential", Backoff::Exponential),
 ];
 
 /// A state, and the states that are defined inside of it.
@@ -65,11 +94,15 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
     known.extend(kinds::keys(kind, field));
     field.only(&known, Code::UnknownKey);
     // Parsing continues after a finding, so that one pass reports all of them.
-    let written = kinds::read(kind, field);
+    let (kind, inner) = match kinds::read(kind, field) {
+        Some(ParsedKind { kind, inner }) => (kind, inner),
+        None => (unreadable(), Vec::new()),
+    };
     let state = State {
         name: name.to_owned(),
         timeout: field
             .get("timeout")
+            .or_else(|| field.get("call_workflow")?.get("timeout"))
             .and_then(|field| field.span())
             .filter(|span| !span.is_zero()),
         retry: field
@@ -82,29 +115,109 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
         on_failure: target(field, "on_failure", Status::Failure),
         continue_on_error: flag(field, "continue_on_error"),
         dir: field.get("dir").and_then(|field| field.template()),
-        depends_on: field
-            .get("depends_on")
-            .map(|field| field.texts())
-            .unwrap_or_default(),
+        depends_on: texts(field, "depends_on"),
+        when: field.get("when").and_then(|field| field.condition()),
+        hooks: hooks::of_state(field),
+        capture: capture(field),
         proxy: field
             .get("mcp_proxy")
-            .map(|field| proxy::read(&field, kind == Type::Agent)),
+            .map(|proxy| proxy::read(&proxy, matches!(kind, Kind::Agent(_)))),
         place: field.node.place,
-        kind: match &written {
-            Some(written) => written.kind.clone(),
-            None => crate::Kind::Terminal(Ending {
-                status: Status::Failure,
-                message: None,
-            }),
-        },
+        file_place: file_place(field),
+        path: field.path.clone(),
+        kind,
     };
-    let inner = written.map(|ParsedKind { inner, .. }| inner);
-    Some(
-        [state]
-            .into_iter()
-            .chain(inner.unwrap_or_default())
-            .collect(),
-    )
+    let states = match field.get("loop") {
+        Some(repeated) => each(state, &repeated),
+        None => vec![state],
+    };
+    Some(states.into_iter().chain(inner).collect())
+}
+
+fn file_place(field: &Field<'_>) -> callgate_gate::Place {
+    const KEYS: [&str; 3] = ["prompt_file", "script_file", "workflow"];
+    let inside = field.either(&["agent", "call_workflow"]);
+    let found = field.either(&KEYS).or_else(|| inside?.either(&KEYS));
+    found.map_or(field.node.place, |found| found.node.place)
+}
+
+/// Stands for a kind with findings, which keep the workflow from running.
+fn unreadable() -> Kind {
+    Kind::Terminal(Ending {
+        status: Status::Failure,
+        message: None,
+        exit_code: None,
+    })
+}
+
+/// A state with `loop`: a loop whose body is the state itself.
+fn each(state: State, field: &Field<'_>) -> Vec<State> {
+    let Some(kind) = kinds::repeated(&state.name, field) else {
+        return vec![state];
+    };
+    let inner = State {
+        name: format!("{}{EACH}", state.name),
+        transitions: Vec::new(),
+        on_success: None,
+        on_failure: None,
+        when: None,
+        depends_on: Vec::new(),
+        ..state.clone()
+    };
+    let outer = State {
+        kind,
+        timeout: None,
+        retry: Retry::default(),
+        hooks: StateHooks::default(),
+        capture: Capture::default(),
+        proxy: None,
+        dir: None,
+        ..state
+    };
+    vec![outer, inner]
+}
+
+fn capture(field: &Field<'_>) -> Capture {
+    let Some(field) = field.get("capture") else {
+        return Capture::default();
+    };
+    field.only(
+        &["stdout", "stderr", "max_size", "encoding"],
+        Code::UnknownKey,
+    );
+    let name = |key| field.get(key).and_then(|field: Field<'_>| field.text());
+    if let Some(encoding) = field.get("encoding") {
+        encoding.one_of(&[("utf-8", ()), ("utf8", ()), ("UTF-8", ())]);
+    }
+    Capture {
+        stdout: name("stdout"),
+        stderr: name("stderr"),
+        max_bytes: field.get("max_size").and_then(|field| size(&field)),
+    }
+}
+
+/// A number of bytes, such as `10MB`.
+fn size(field: &Field<'_>) -> Option<usize> {
+    const UNITS: [(&str, usize); 4] = [("KB", 1 << 10), ("MB", 1 << 20), ("GB", 1 << 30), ("B", 1)];
+    let text = field.text()?.to_uppercase();
+    let (digits, factor) = UNITS
+        .iter()
+        .find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)))
+        .unwrap_or((&text, 1));
+    let bytes = digits.trim().parse::<usize>().ok();
+    let bytes = bytes.and_then(|bytes| bytes.checked_mul(factor));
+    if bytes.is_none() {
+        let what = "expected a size such as `64KB` or `10MB`".to_owned();
+        field.finding(Code::Malformed, what);
+    }
+    bytes
+}
+
+fn texts(field: &Field<'_>, key: &str) -> Vec<String> {
+    field
+        .get(key)
+        .map(|field| field.texts())
+        .unwrap_or_default()
 }
 
 /// Restricts names to characters that are safe in paths and templates.
@@ -112,7 +225,7 @@ fn check_name(name: &str, field: &Field<'_>) {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
     if name.is_empty() || !name.chars().all(is_part) {
         let what = format!("`{name}` is not a valid state name: use letters, digits, `_` and `-`");
-        field.finding(Code::WrongType, what);
+        field.finding(Code::Malformed, what);
     }
 }
 
@@ -121,9 +234,11 @@ fn kind(field: &Field<'_>) -> Option<Type> {
         Some(kind) => kind.one_of(&TYPES)?,
         None if field.get("agent").is_some() || field.get("provider").is_some() => Type::Agent,
         None if field.get("command").is_some() => Type::Command,
+        None if field.get("script_file").is_some() => Type::Command,
         None if field.get("operation").is_some() => Type::Operation,
+        None if field.either(&["workflow", "call_workflow"]).is_some() => Type::Call,
         None => {
-            field.finding(Code::Missing, "`type` is missing".to_owned());
+            field.finding(Code::Malformed, "`type` is missing".to_owned());
             return None;
         }
     };
@@ -136,7 +251,8 @@ fn kind(field: &Field<'_>) -> Option<Type> {
         | Type::Parallel
         | Type::ForEach
         | Type::While
-        | Type::Operation => Some(written),
+        | Type::Operation
+        | Type::Call => Some(written),
     }
 }
 
@@ -145,21 +261,7 @@ fn flag(field: &Field<'_>, key: &str) -> bool {
 }
 
 fn retry(field: &Field<'_>) -> Retry {
-    const KEYS: [&str; 7] = [
-        "max_attempts",
-        "initial_delay",
-        "max_delay",
-        "backoff",
-        "multiplier",
-        "jitter",
-        "retryable_exit_codes",
-    ];
-    const BACKOFFS: [(&str, Backoff); 3] = [
-        ("constant", Backoff::Constant),
-        ("linear", Backoff::Linear),
-        ("exponential", Backoff::Exponential),
-    ];
-    field.only(&KEYS, Code::UnknownKey);
+    field.only(&RETRY, Code::UnknownKey);
     let default = Retry::default();
     let span = |key| field.get(key).and_then(|field: Field<'_>| field.span());
     let bounded = |key: &str, least: f64, most: f64| {
@@ -169,7 +271,7 @@ fn retry(field: &Field<'_>) -> Retry {
             return Some(number);
         }
         let what = format!("expected a number from {least} to {most}");
-        field.finding(Code::WrongType, what);
+        field.finding(Code::Malformed, what);
         None
     };
     let codes = field.get("retryable_exit_codes");
@@ -185,7 +287,7 @@ fn retry(field: &Field<'_>) -> Retry {
             .get("backoff")
             .and_then(|field| field.one_of(&BACKOFFS))
             .unwrap_or_default(),
-        multiplier: bounded("multiplier", 1.0, 1000.0).unwrap_or(default.multiplier),
+        multiplier: bounded("multiplier", 0.0, 1000.0).unwrap_or(default.multiplier),
         jitter: bounded("jitter", 0.0, 1.0).unwrap_or(default.jitter),
         retryable_exit_codes: codes
             .iter()
@@ -225,12 +327,24 @@ fn target(field: &Field<'_>, key: &str, default: Status) -> Option<Target> {
 }
 
 pub(super) fn ending(field: &Field<'_>, default: Status) -> Ending {
-    let status = field
-        .get("status")
-        .and_then(|field| field.one_of(&STATUSES));
     let message: Option<Template> = field.get("message").and_then(|field| field.template());
+    let status = field.get("status");
+    // A number is the exit code of a failure.
+    if let Some(code) = status.as_ref().filter(|status| status.is_number()) {
+        if message.is_none() {
+            field.finding(Code::Malformed, "`message` is missing".to_owned());
+        }
+        let code = code.whole(1, 255).and_then(|code| u8::try_from(code).ok());
+        return Ending {
+            status: Status::Failure,
+            message,
+            exit_code: code,
+        };
+    }
+    let status = status.and_then(|field| field.one_of(&STATUSES));
     Ending {
         status: status.unwrap_or(default),
         message,
+        exit_code: None,
     }
 }

@@ -2,14 +2,14 @@
 
 use std::{fs, path::PathBuf, time::Duration};
 
-use callgate_agent::{Options, Step, StepEvent};
+use callgate_agent::{AgentKind, Options, Step, StepEvent};
 use serde_json::{Map, Value};
 
 use super::{Run, RunError, RunFrame, command};
 use crate::{
     Agent, AgentTask, Event, Failure, Kind, Operation, OperationTask, Outcome, OutputFormat, Proxy,
-    State, Status,
-    model::{Command, Inputs, Prompt},
+    State, Status, Turn,
+    model::{Command, Inputs, Prompt, Provider, public_name},
     template::{Template, TemplateError},
 };
 
@@ -32,6 +32,7 @@ impl Run<'_> {
             Kind::Operation(operation) => self.operation(frame, state, operation).await,
             Kind::Parallel(parallel) => return self.parallel(frame, key, state, parallel).await,
             Kind::Loop(inner) => return self.around(frame, key, state, inner).await,
+            Kind::Call(call) => return self.call(frame, key, state, call).await,
             Kind::Terminal(ending) => {
                 let (status, message) = self.ending(frame, ending);
                 Ok(Outcome {
@@ -49,7 +50,7 @@ impl Run<'_> {
         }
     }
 
-    fn rendered(
+    pub(super) fn rendered(
         &self,
         frame: &RunFrame,
         what: &str,
@@ -73,8 +74,10 @@ impl Run<'_> {
         state: &State,
         command: &Command,
     ) -> Result<Outcome, Failure> {
+        // The file of a script is deleted once the command has ended.
+        let (script, _file) = self.script(frame, &command.script)?;
         let ready = command::CommandRun {
-            command: self.rendered(frame, "command", &command.command)?,
+            script,
             dir: self.dir(frame, state)?,
             env: self.walk.env.clone(),
             warden_program: self.walk.warden_program.clone(),
@@ -102,11 +105,14 @@ impl Run<'_> {
             found.ok_or_else(|| Failure::Failed(format!("`{}` is not a folder", dir.display())))?;
         let no_proxy = Proxy::default();
         let proxy = state.proxy.as_ref().unwrap_or(&no_proxy);
+        let kind = self.provider(frame, &agent.provider)?;
+        let prompt = self.prompt(frame, &agent.prompt)?;
+        let earlier = self.earlier_turns(agent)?;
         let task = AgentTask {
-            state: state.name.clone(),
+            state: public_name(&state.name).to_owned(),
             step: Step {
-                kind: agent.provider,
-                prompt: self.prompt(frame, &agent.prompt)?,
+                kind,
+                prompt: continued(&earlier, with_system(kind, &mut options, &prompt)),
                 workdir,
                 proxy: proxy.agent_proxy(),
                 options,
@@ -120,13 +126,47 @@ impl Run<'_> {
         };
         let tell = |event: StepEvent| {
             self.tell(Event::Agent {
-                step: state.name.clone(),
+                step: public_name(&state.name).to_owned(),
                 event,
             });
         };
         let working = self.walk.step_runner.agent(task, frame.stop.clone(), &tell);
-        let outcome = working.await?;
+        let mut outcome = working.await?;
+        if agent.is_tracked || agent.continue_from.is_some() {
+            outcome.turns = earlier;
+            outcome.turns.push(Turn {
+                prompt,
+                answer: outcome.output.clone(),
+            });
+        }
         Ok(formatted(agent.output_format, outcome))
+    }
+
+    fn provider(&self, frame: &RunFrame, provider: &Provider) -> Result<AgentKind, Failure> {
+        match provider {
+            Provider::Known(kind) => Ok(*kind),
+            Provider::Foreign(name) => Err(Failure::Failed(format!(
+                "Callgate cannot run the agent `{name}`"
+            ))),
+            Provider::Template(template) => {
+                let name = self.rendered(frame, "provider", template)?;
+                let kind = name.trim().parse::<AgentKind>();
+                kind.map_err(|error| Failure::Failed(error.to_string()))
+            }
+        }
+    }
+
+    /// The turns of the conversation that an agent continues.
+    fn earlier_turns(&self, agent: &Agent) -> Result<Vec<Turn>, Failure> {
+        let Some(earlier) = &agent.continue_from else {
+            return Ok(Vec::new());
+        };
+        let outcome = self.values.conversation(earlier);
+        outcome.map(|outcome| outcome.turns).ok_or_else(|| {
+            Failure::Failed(format!(
+                "continue_from: state `{earlier}` has no conversation to continue; it must have run, with `conversation`"
+            ))
+        })
     }
 
     fn prompt(&self, frame: &RunFrame, prompt: &Prompt) -> Result<String, Failure> {
@@ -134,15 +174,27 @@ impl Run<'_> {
             Prompt::Text(template) => return self.rendered(frame, "prompt", template),
             Prompt::File(template) => self.rendered(frame, "prompt_file", template)?,
         };
-        let file = &self.walk.journal.file;
-        let path = file
-            .parent()
-            .map_or_else(|| PathBuf::from(&path), |base| base.join(&path));
+        let path = self.beside(&path);
         let wrong =
             |why: String| Failure::Failed(format!("prompt_file `{}`: {why}", path.display()));
         let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
         let template = Template::read(&text).map_err(|error| wrong(error.to_string()))?;
         self.rendered(frame, "prompt_file", &template)
+    }
+
+    /// A path that is relative to the workflow's folder, or begins with `~/`.
+    pub(super) fn beside(&self, path: &str) -> PathBuf {
+        if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.home()) {
+            return PathBuf::from(home).join(rest);
+        }
+        let base = self.file.parent();
+        base.map_or_else(|| PathBuf::from(path), |base| base.join(path))
+    }
+
+    fn home(&self) -> Option<&str> {
+        let mut variables = self.walk.env.iter();
+        let home = variables.find(|(name, _)| name == "HOME");
+        home.map(|(_, value)| value.as_str())
     }
 
     async fn operation(
@@ -153,7 +205,7 @@ impl Run<'_> {
     ) -> Result<Outcome, Failure> {
         let inputs = self.filled(frame, &operation.inputs)?;
         let task = OperationTask {
-            state: state.name.clone(),
+            state: public_name(&state.name).to_owned(),
             plugin: operation.plugin.clone(),
             operation: operation.operation.clone(),
             inputs: match inputs {
@@ -174,7 +226,7 @@ impl Run<'_> {
     }
 
     /// Renders the templates in a value. A template that is a single expression keeps the type of its value.
-    fn filled(&self, frame: &RunFrame, inputs: &Inputs) -> Result<Value, Failure> {
+    pub(super) fn filled(&self, frame: &RunFrame, inputs: &Inputs) -> Result<Value, Failure> {
         match inputs {
             Inputs::Value(value) => Ok(value.clone()),
             Inputs::Text(template) => {
@@ -202,6 +254,35 @@ impl Proxy {
             (true, false) => callgate_agent::Proxy::Additive,
         }
     }
+}
+
+/// The prompt with the system prompt in front, for an agent that has no place of its own for it.
+fn with_system(kind: AgentKind, options: &mut Options, prompt: &str) -> String {
+    if kind == AgentKind::OpenAiCompatible {
+        return prompt.to_owned();
+    }
+    match options.system_prompt.take() {
+        Some(system) => format!("{}\n\n{prompt}", system.trim_end()),
+        None => prompt.to_owned(),
+    }
+}
+
+/// The prompt after the turns so far. They are passed on as text, so that every agent can continue, and a run that was
+/// resumed can, too.
+fn continued(earlier: &[Turn], prompt: String) -> String {
+    if earlier.is_empty() {
+        return prompt;
+    }
+    let mut text = "This continues an earlier conversation. It went:\n".to_owned();
+    for turn in earlier {
+        text.push_str(&format!(
+            "\n[user]\n{}\n\n[you]\n{}\n",
+            turn.prompt, turn.answer
+        ));
+    }
+    text.push_str("\nThe user now says:\n\n");
+    text.push_str(&prompt);
+    text
 }
 
 fn set(options: &mut Options, key: &str, text: String) {

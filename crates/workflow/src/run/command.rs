@@ -21,10 +21,40 @@ const TERM_GRACE: Duration = Duration::from_secs(3);
 const STREAM_SLACK: Duration = Duration::from_secs(1);
 const PIECE: usize = 16 * 1024;
 
+/// What to start.
+#[derive(Debug)]
+pub(super) enum Runnable {
+    /// A command for the shell.
+    Shell(String),
+    /// A file for its interpreter, with the argument from its first line.
+    Script {
+        interpreter: String,
+        argument: Option<String>,
+        file: PathBuf,
+    },
+}
+
+impl Runnable {
+    /// The program to start, and its arguments.
+    fn program(self) -> (String, Vec<String>) {
+        match self {
+            Self::Shell(command) => (SHELL.to_owned(), vec!["-c".to_owned(), command]),
+            Self::Script {
+                interpreter,
+                argument,
+                file,
+            } => {
+                let file = file.display().to_string();
+                (interpreter, argument.into_iter().chain([file]).collect())
+            }
+        }
+    }
+}
+
 /// A command with its templates rendered.
 #[derive(Debug)]
 pub(super) struct CommandRun<'a> {
-    pub(super) command: String,
+    pub(super) script: Runnable,
     pub(super) dir: PathBuf,
     pub(super) env: Vec<(String, String)>,
     pub(super) warden_program: PathBuf,
@@ -39,7 +69,11 @@ pub(super) async fn run(
 ) -> Result<Outcome, Failure> {
     let occupant = || Occupant {
         title: "workflow command".to_owned(),
-        program: SHELL.into(),
+        // An interpreter is not granted: the file that names it is not trusted.
+        program: match &ready.script {
+            Runnable::Shell(_) => SHELL.into(),
+            Runnable::Script { file, .. } => file.clone(),
+        },
         ..Occupant::default()
     };
     let open_box = ready.command_box.map(|plan| plan.open(occupant()));
@@ -58,10 +92,11 @@ async fn run_in(
     ready: CommandRun<'_>,
     stop: &CancellationToken,
 ) -> Result<Outcome, Failure> {
+    let (program, args) = ready.script.program();
     let spec = ProcessSpec {
         warden_program: ready.warden_program,
-        command: SHELL.to_owned(),
-        args: vec!["-c".to_owned(), ready.command],
+        command: program,
+        args,
         env: ready.env,
         cwd: Some(ready.dir),
         sandbox: open_box.map(|open| open.sandbox().clone()),

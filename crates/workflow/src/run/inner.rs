@@ -7,10 +7,12 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use super::{Run, RunError, RunFrame};
+use super::{MAX_VISITS, Next, Run, RunError, RunFrame};
 use crate::{
-    Loop, Outcome, Parallel, State, Status, Strategy,
-    model::{Item, Items, LoopOver},
+    Exit, Kind, Loop, Outcome, Parallel, State, Status, Strategy,
+    expression::ExpressionError,
+    model::{Item, Items, Limit, LoopOver, public_name},
+    read::MAX_ITERATIONS,
     template::TemplateError,
 };
 
@@ -77,7 +79,7 @@ impl Run<'_> {
     }
 
     /// Waits for `work`, and stops it after `limit`. It is always awaited, so nothing keeps running in the background.
-    async fn within<T>(
+    pub(super) async fn within<T>(
         &self,
         limit: Option<Duration>,
         stop: &CancellationToken,
@@ -103,22 +105,34 @@ impl Run<'_> {
         state: &State,
         inner: &Loop,
     ) -> Result<Outcome, RunError> {
-        let items = match &inner.over {
+        let most = match self.limit(frame, &inner.max_iterations) {
+            Ok(most) => most,
+            Err(why) => return Ok(Outcome::failure(format!("max_iterations: {why}"))),
+        };
+        let mut items = match &inner.over {
             LoopOver::While(_) => None,
             LoopOver::Items(items) => match self.items(frame, items) {
                 Ok(items) => Some(items),
                 Err(why) => return Ok(Outcome::failure(format!("items: {why}"))),
             },
         };
-        let most = usize::try_from(inner.max_iterations).unwrap_or(usize::MAX);
-        if let Some(items) = items.as_ref().filter(|items| items.len() > most) {
-            let count = items.len();
-            let why = format!("there are {count} items, more than `max_iterations` ({most})");
-            return Ok(Outcome::failure(why));
+        if let Some(items) = items.as_mut().filter(|items| items.len() > most) {
+            if !inner.is_lenient {
+                let count = items.len();
+                let why = format!("there are {count} items, more than `max_iterations` ({most})");
+                return Ok(Outcome::failure(why));
+            }
+            items.truncate(most);
         }
         let stop = frame.stop.child_token();
-        let rounds = self.rounds(frame, key, inner, items.as_deref(), &stop);
-        let (done, timed_out) = self.within(state.timeout, &stop, rounds).await;
+        let rounds = Rounds {
+            state,
+            inner,
+            items: items.as_deref(),
+            most,
+        };
+        let work = self.rounds(frame, key, &rounds, &stop);
+        let (done, timed_out) = self.within(state.timeout, &stop, work).await;
         match (done, timed_out) {
             (_, Some(why)) => Ok(Outcome::failure(why)),
             (done, None) => done,
@@ -129,67 +143,189 @@ impl Run<'_> {
         &self,
         frame: &RunFrame,
         key: &str,
-        inner: &Loop,
-        items: Option<&[Value]>,
+        rounds: &Rounds<'_>,
         stop: &CancellationToken,
     ) -> Result<Outcome, RunError> {
         let mut last = Outcome::default();
         let mut index = 0;
-        loop {
+        let mut exit = None;
+        while exit.is_none() {
             let round = RunFrame {
                 prefix: format!("{key}/{index}/"),
-                around: Some(seen(index, items, frame.around.as_ref())),
+                around: Some(seen(index, rounds.items, frame.around.as_ref())),
                 stop: stop.clone(),
             };
-            match self.goes_on(&round, inner, items, index) {
+            match self.goes_on(&round, rounds, index) {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(why) => return Ok(Outcome::failure(why)),
             }
-            for name in &inner.body {
-                let state = self.found(name)?;
-                let outcome = self.visit(&round, format!("{name}#1"), state).await?;
-                if outcome.has_failed() && !state.continue_on_error {
-                    return Ok(outcome);
-                }
-                last = outcome;
+            match self.round(&round, rounds, &mut last).await? {
+                RoundEnd::Done => {}
+                RoundEnd::Left(to) => exit = Some(to),
+                RoundEnd::Failed => return Ok(Outcome { exit: None, ..last }),
             }
             index += 1;
-            let stops = inner.break_when.as_ref();
-            match stops.map(|stops| stops.holds(&self.scope(&round))) {
-                None | Some(Ok(false)) => {}
-                Some(Ok(true)) => break,
-                Some(Err(error)) => return Ok(Outcome::failure(format!("break_when: {error}"))),
+            match self.is_broken(&round, rounds.inner) {
+                _ if exit.is_some() => {}
+                Ok(false) => {}
+                Ok(true) => break,
+                Err(why) => return Ok(Outcome::failure(why)),
             }
         }
         Ok(Outcome {
             json: Some(json!({"iterations": index})),
+            exit,
             ..Outcome::success(last.output)
         })
     }
 
-    /// Whether there is another round; an error if the condition fails or still holds after the last round.
-    fn goes_on(
+    /// One round: the states of the body in order, unless one leads elsewhere.
+    async fn round(
         &self,
         round: &RunFrame,
-        inner: &Loop,
-        items: Option<&[Value]>,
-        index: usize,
-    ) -> Result<bool, String> {
-        let condition = match (&inner.over, items) {
+        rounds: &Rounds<'_>,
+        last: &mut Outcome,
+    ) -> Result<RoundEnd, RunError> {
+        let body = &rounds.inner.body;
+        let mut visits: HashMap<&str, u32> = HashMap::new();
+        let mut at = 0;
+        while let Some(name) = body.get(at) {
+            let state = self.found(name)?;
+            let visit = visits.entry(name).or_default();
+            *visit += 1;
+            if *visit > MAX_VISITS {
+                let why =
+                    format!("state `{name}` was visited more than {MAX_VISITS} times in one round");
+                *last = Outcome::failure(why);
+                return Ok(RoundEnd::Failed);
+            }
+            *last = self.visit(round, format!("{name}#{visit}"), state).await?;
+            let next = match self.successor(round, state, last) {
+                None if last.has_failed() && !state.continue_on_error => {
+                    return Ok(RoundEnd::Failed);
+                }
+                None => None,
+                Some(Next::State(next)) => Some(next),
+                Some(Next::End(status, message, exit_code)) => {
+                    return Ok(RoundEnd::Left(Exit::End {
+                        status,
+                        message,
+                        exit_code,
+                    }));
+                }
+            };
+            at = match next {
+                Some(next) => match self.place_in(rounds, at, &next) {
+                    Some(at) => at,
+                    None => return Ok(RoundEnd::Left(Exit::State(next))),
+                },
+                None => at + 1,
+            };
+        }
+        Ok(RoundEnd::Done)
+    }
+
+    /// Where a state of the body leads inside of the body; `None` if it leads out of the loop. The loop itself means
+    /// the next state of the body, as does a state that does not exist.
+    fn place_in(&self, rounds: &Rounds<'_>, at: usize, next: &str) -> Option<usize> {
+        let body = &rounds.inner.body;
+        let later = body.iter().skip(at + 1).position(|name| name == next);
+        if let Some(later) = later {
+            return Some(at + 1 + later);
+        }
+        if let Some(earlier) = body.iter().position(|name| name == next) {
+            return Some(earlier);
+        }
+        let goes_on = next == rounds.state.name || self.workflow.state(next).is_none();
+        goes_on.then_some(at + 1)
+    }
+
+    fn is_broken(&self, round: &RunFrame, inner: &Loop) -> Result<bool, String> {
+        let Some(condition) = &inner.break_when else {
+            return Ok(false);
+        };
+        match condition.holds(&self.scope(round)) {
+            // A state of the body that was passed over cannot end the loop.
+            Err(ExpressionError::Missing(path)) if self.is_of_body(inner, &path) => Ok(false),
+            holds => holds.map_err(|error| format!("break_when: {error}")),
+        }
+    }
+
+    /// Whether there is another round; an error if the condition fails or still holds after the last round.
+    fn goes_on(&self, round: &RunFrame, rounds: &Rounds<'_>, index: usize) -> Result<bool, String> {
+        let condition = match (&rounds.inner.over, rounds.items) {
             (LoopOver::Items(_), items) => return Ok(index < items.map_or(0, <[Value]>::len)),
             (LoopOver::While(condition), _) => condition,
         };
-        let holds = condition.holds(&self.scope(round));
-        let holds = holds.map_err(|error| format!("while: {error}"))?;
-        let most = inner.max_iterations;
-        if holds && index >= usize::try_from(most).unwrap_or(usize::MAX) {
+        let holds = match condition.holds(&self.scope(round)) {
+            // A condition about the loop's own states is for the rounds after the first.
+            Err(ExpressionError::Missing(path))
+                if index == 0 && self.is_of_body(rounds.inner, &path) =>
+            {
+                true
+            }
+            holds => holds.map_err(|error| format!("while: {error}"))?,
+        };
+        let most = rounds.most;
+        if holds && index >= most {
+            if rounds.inner.is_lenient {
+                return Ok(false);
+            }
             let text = condition.text();
             return Err(format!(
                 "`{text}` still holds after {most} iterations (`max_iterations`)"
             ));
         }
         Ok(holds)
+    }
+
+    /// Whether a path names a state of the loop's body, or of a loop in it.
+    fn is_of_body(&self, inner: &Loop, path: &str) -> bool {
+        let mut parts = path.split('.');
+        let (Some("states"), Some(name)) = (parts.next(), parts.next()) else {
+            return false;
+        };
+        let mut open: Vec<&str> = inner.body.iter().map(String::as_str).collect();
+        let mut known: Vec<&str> = Vec::new();
+        while let Some(one) = open.pop() {
+            if public_name(one) == name {
+                return true;
+            }
+            if known.contains(&one) {
+                continue;
+            }
+            known.push(one);
+            match self.workflow.state(one).map(|state| &state.kind) {
+                Some(Kind::Loop(inner)) => open.extend(inner.body.iter().map(String::as_str)),
+                Some(Kind::Parallel(inner)) => {
+                    open.extend(inner.branches.iter().map(String::as_str));
+                }
+                Some(
+                    Kind::Command(_)
+                    | Kind::Agent(_)
+                    | Kind::Terminal(_)
+                    | Kind::Operation(_)
+                    | Kind::Call(_),
+                )
+                | None => {}
+            }
+        }
+        false
+    }
+
+    fn limit(&self, frame: &RunFrame, limit: &Limit) -> Result<usize, String> {
+        let most = match limit {
+            Limit::Fixed(most) => i64::from(*most),
+            Limit::Computed(sum) => {
+                let value = sum.value(&self.scope(frame));
+                value.map_err(|error| error.to_string())?
+            }
+        };
+        if !(1..=i64::from(MAX_ITERATIONS)).contains(&most) {
+            return Err(format!("`{most}` is not from 1 to {MAX_ITERATIONS}"));
+        }
+        usize::try_from(most).map_err(|error| error.to_string())
     }
 
     fn items(&self, frame: &RunFrame, items: &Items) -> Result<Vec<Value>, String> {
@@ -205,13 +341,34 @@ impl Run<'_> {
             }
             Items::Template(template) => match template.value(&scope).map_err(told)? {
                 Value::Array(items) => Ok(items),
-                Value::String(text) => {
-                    serde_json::from_str(&text).map_err(|_| format!("`{text}` is not a JSON list"))
-                }
+                Value::String(text) => Ok(listed(&text)),
                 other => Err(format!("`{other}` is not a list")),
             },
         }
     }
+}
+
+/// A loop at work.
+struct Rounds<'r> {
+    state: &'r State,
+    inner: &'r Loop,
+    items: Option<&'r [Value]>,
+    most: usize,
+}
+
+/// How a round ended.
+enum RoundEnd {
+    Done,
+    /// A state led out of the loop.
+    Left(Exit),
+    /// The last state failed.
+    Failed,
+}
+
+/// A text as a list: JSON, or else separated by commas.
+fn listed(text: &str) -> Vec<Value> {
+    let plain = || text.split(',').map(|item| item.trim().into()).collect();
+    serde_json::from_str(text).unwrap_or_else(|_| plain())
 }
 
 impl Strategy {
@@ -262,24 +419,28 @@ fn together(strategy: Strategy, outcomes: &[(&String, Option<Outcome>)]) -> Outc
     outcome
 }
 
-/// The value of `loop` in a round.
+/// The value of `loop` in a round. Each member has both spellings.
 fn seen(index: usize, items: Option<&[Value]>, parent: Option<&Value>) -> Value {
-    let mut seen = json!({"index": index, "index1": index + 1, "first": index == 0});
-    if let Value::Object(members) = &mut seen {
-        match items {
-            Some(items) => {
-                members.insert("length".to_owned(), items.len().into());
-                members.insert("last".to_owned(), (index + 1 == items.len()).into());
-                if let Some(item) = items.get(index) {
-                    members.insert("item".to_owned(), item.clone());
-                }
-            }
-            // The number of rounds of a `while` loop is unknown.
-            None => drop(members.insert("length".to_owned(), (-1).into())),
-        }
-        if let Some(parent) = parent {
-            members.insert("parent".to_owned(), parent.clone());
+    let (last, length) = match items {
+        Some(items) => (json!(index + 1 == items.len()), json!(items.len())),
+        // The number of rounds of a `while` loop is unknown.
+        None => (json!(false), json!(-1)),
+    };
+    let item = items.and_then(|items| items.get(index));
+    let mut members = Map::new();
+    for (lower, upper, value) in [
+        ("index", "Index", Some(json!(index))),
+        ("index1", "Index1", Some(json!(index + 1))),
+        ("first", "First", Some(json!(index == 0))),
+        ("last", "Last", Some(last)),
+        ("length", "Length", Some(length)),
+        ("item", "Item", item.cloned()),
+        ("parent", "Parent", parent.cloned()),
+    ] {
+        if let Some(value) = value {
+            members.insert(lower.to_owned(), value.clone());
+            members.insert(upper.to_owned(), value);
         }
     }
-    seen
+    Value::Object(members)
 }

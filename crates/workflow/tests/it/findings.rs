@@ -41,7 +41,7 @@ fn all_findings_are_reported_at_once() {
 name: bad
 unknown: 1
 inputs:
-  - {name: n, type: float}
+  - {name: n, type: date}
   - {type: string}
   - {name: m, type: integer, default: x, maximum: 3}
 states:
@@ -63,30 +63,29 @@ states:
   e: {type: command, command: 'echo {{if}}'}
 ",
         &expect![[r#"
-            USER.WORKFLOW.UNKNOWN_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, states
-            USER.WORKFLOW.WRONG_TYPE 5:21 inputs[0].type: unknown value `float`; allowed values: string, integer, number, boolean, array, object
-            USER.WORKFLOW.MISSING 6:5 inputs[1]: `name` is missing
-            USER.WORKFLOW.WRONG_TYPE 7:39 inputs[2].default: invalid default: `x` is not a valid integer
-            USER.WORKFLOW.UNKNOWN_KEY 7:42 inputs[2].maximum: unknown key `maximum`; did you mean `max`?
-            USER.WORKFLOW.UNKNOWN_STATE 9:12 states.initial: unknown state `nowhere`
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: unknown input `none`
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: unknown state `gone`
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: a state has no member `Nothing`; members: Output, Stderr, ExitCode, Status, Response, JSON, TokensInput, TokensOutput
-            USER.WORKFLOW.BAD_TEMPLATE 11:5 states.a.command: unknown path `.what`; a path begins with inputs, states, env, workflow.id, workflow.name or loop
-            USER.WORKFLOW.UNKNOWN_STATE 11:5 states.a.on_failure: unknown state `c`
-            USER.WORKFLOW.WRONG_TYPE 13:14 states.a.timeout: expected a duration such as `30s` or `10m`
-            USER.WORKFLOW.WRONG_TYPE 14:27 states.a.retry.max_attempts: expected an integer from 1 to 1000
-            USER.WORKFLOW.WRONG_TYPE 14:39 states.a.retry.backoff: unknown value `sideways`; allowed values: constant, linear, exponential
-            USER.WORKFLOW.UNKNOWN_KEY 14:49 states.a.retry.often: unknown key `often`; known keys: max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
-            USER.WORKFLOW.UNKNOWN_KEY 15:5 states.a.on_sucess: unknown key `on_sucess`; did you mean `on_success`?
+            warning USER.WORKFLOW.IGNORED_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, env, hooks, outputs, plugins, states
+            WORKFLOW.PARSE.YAML_SYNTAX 6:5 inputs[1]: `name` is missing
+            WORKFLOW.PARSE.YAML_SYNTAX 7:39 inputs[2].default: invalid default: `x` is not a valid integer
+            warning USER.WORKFLOW.IGNORED_KEY 7:42 inputs[2].maximum: unknown key `maximum`; did you mean `max`?
+            WORKFLOW.VALIDATION.MISSING_STATE 9:12 states.initial: unknown state `nowhere`
+            USER.WORKFLOW.BAD_TEMPLATE 12:22 states.a.command: unknown input `none`
+            USER.WORKFLOW.BAD_TEMPLATE 12:39 states.a.command: unknown state `gone`
+            USER.WORKFLOW.BAD_TEMPLATE 12:63 states.a.command: a state has no member `Nothing`; members: Output, Stderr, ExitCode, Status, Response, JSON, TokensInput, TokensOutput, TokensUsed, TokensEstimated, Data
+            USER.WORKFLOW.BAD_TEMPLATE 12:85 states.a.command: unknown path `.what`; a path begins with inputs, states, env, vars, workflow.id, workflow.name, loop, error or context
+            WORKFLOW.PARSE.YAML_SYNTAX 13:14 states.a.timeout: expected a duration such as `30s` or `10m`
+            WORKFLOW.PARSE.YAML_SYNTAX 14:27 states.a.retry.max_attempts: expected an integer from 1 to 1000
+            WORKFLOW.PARSE.YAML_SYNTAX 14:39 states.a.retry.backoff: unknown value `sideways`; allowed values: constant, linear, exponential
+            warning USER.WORKFLOW.IGNORED_KEY 14:49 states.a.retry.often: unknown key `often`; known keys: max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
+            WORKFLOW.PARSE.UNKNOWN_FIELD 15:5 states.a.on_sucess: unknown key `on_sucess`; did you mean `on_success`?
+            WORKFLOW.VALIDATION.MISSING_STATE 16:17 states.a.on_failure: unknown state `c`
             USER.WORKFLOW.BAD_EXPRESSION 17:26 states.a.transitions[0].when: bad expression: Syntax error: token recognition error at: '= '
-            USER.WORKFLOW.MISSING 17:59 states.a.transitions[1]: `goto` is missing
-            USER.WORKFLOW.MISSING 19:5 states.b: `prompt` is missing
-            USER.WORKFLOW.UNKNOWN_STATE 19:5 states.b.depends_on[0]: unknown state `z`
-            USER.WORKFLOW.WRONG_TYPE 20:15 states.b.provider: unknown agent `nobody` (agents: claude, gemini, codex, opencode, openai_compatible)
-            USER.WORKFLOW.UNKNOWN_KEY 21:25 states.b.options.speed: unknown key `speed`; known keys: model, permission_mode, approval_mode, sandbox, base_url, api_key, system_prompt, allowed_tools, max_rounds, temperature, top_p, max_completion_tokens, stream
-            USER.WORKFLOW.WRONG_TYPE 23:13 states.d.type: unknown value `dance`; allowed values: step, command, agent, terminal, parallel, for_each, while, operation
-            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: unknown function `if` (functions: json, escape, split, join, trimSpace)
+            WORKFLOW.PARSE.YAML_SYNTAX 17:59 states.a.transitions[1]: `goto` is missing
+            WORKFLOW.PARSE.YAML_SYNTAX 19:5 states.b: `prompt` is missing
+            WORKFLOW.PARSE.YAML_SYNTAX 20:15 states.b.provider: unknown agent `nobody` (agents: claude, gemini, codex, opencode, openai_compatible)
+            warning USER.WORKFLOW.IGNORED_KEY 21:25 states.b.options.speed: unknown key `speed`; known keys: model, permission_mode, approval_mode, sandbox, base_url, api_key, system_prompt, max_tokens, allowed_tools, max_rounds, temperature, top_p, max_completion_tokens, stream
+            WORKFLOW.VALIDATION.MISSING_STATE 22:18 states.b.depends_on[0]: unknown state `z`
+            WORKFLOW.PARSE.YAML_SYNTAX 23:13 states.d.type: unknown value `dance`; allowed values: step, command, agent, terminal, parallel, for_each, while, operation, call_workflow
+            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: unknown function `if` (functions: json, escape, split, join, trimSpace, readFile)
         "#]],
     );
 }

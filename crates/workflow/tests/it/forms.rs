@@ -29,7 +29,7 @@ fn both_forms_of_an_agent_state_load_alike() {
         let Kind::Agent(agent) = &state.kind else {
             panic!("{text}");
         };
-        assert_eq!(agent.provider, AgentKind::Claude);
+        assert_eq!(agent.kind(), Some(AgentKind::Claude));
     }
 }
 
@@ -61,6 +61,16 @@ fn documented_proxy_settings_load_as_written() {
         "    mcp_proxy:\n      enable: true\n      intercept_builtins: false\n      plugin_tools: [{plugin: notify, expose: [send]}]\n",
     );
     assert!(additive.enable && !additive.intercept_builtins);
+}
+
+#[test]
+fn the_generated_schema_is_up_to_date() {
+    let kept = include_str!("../../../../docs/workflow.schema.json");
+    let schema = format!("{}\n", callgate_workflow::schema());
+    assert!(
+        kept == schema,
+        "docs/workflow.schema.json is stale: run `cargo xtask docs`"
+    );
 }
 
 #[test]

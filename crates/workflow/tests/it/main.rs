@@ -5,6 +5,7 @@
     reason = "a test may list many cases, or tell one story from start to end"
 )]
 
+mod constructs;
 mod findings;
 mod flow;
 mod forms;

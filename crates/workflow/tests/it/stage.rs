@@ -150,6 +150,8 @@ impl Stage {
             workdir: self.place.path(),
             inputs: given(&workflow, &pairs).expect("the inputs are right"),
             only: only.map(str::to_owned),
+            mocks: Vec::new(),
+            sources: callgate_workflow::Sources::default(),
         };
         Journal::begin(self.place.path(), beginning).expect("it is writable")
     }
@@ -170,7 +172,7 @@ impl Stage {
                 .chain([("FLOW_TEST".to_owned(), "set".to_owned())])
                 .collect(),
         };
-        Run::new(&workflow, walk).walk().await
+        Run::new(&workflow, &walk).walk().await
     }
 
     /// Walks a workflow to its end.

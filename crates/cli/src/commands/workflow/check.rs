@@ -4,7 +4,10 @@ use std::{fs, path::Path, process::ExitCode};
 
 use callgate_agent::{AgentKind, Verdict, Verdicts};
 use callgate_process::environment::{self, Inherit};
-use callgate_workflow::{Code, Finding, Kind, Reading, Severity, Workflow, check_plugins, read};
+use callgate_workflow::{
+    Code, Finding, Kind, Reading, Severity, Sources, Unreadable, Workflow, check_files,
+    check_plugins, read,
+};
 use serde_json::json;
 
 use callgate_config::Settings;
@@ -22,12 +25,18 @@ use crate::{
 pub(super) struct Checked {
     pub(super) workflow: Workflow,
     pub(super) text: String,
+    /// The templates that were read for the workflow.
+    pub(super) sources: Sources,
 }
 
 pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed> {
-    let (reading, _) = readable(&wanted.file)?;
+    let reading = match parsed(&wanted.file)? {
+        (Ok(reading), _) => reading,
+        (Err(error), _) => return unreadable(shared, &wanted.file, &error),
+    };
     let mut findings = reading.findings.clone();
     if let Some(draft) = reading.draft() {
+        findings.extend(check_files(draft, &wanted.file));
         let settings = setup::settings(shared, &Gateway::default(), true)?;
         let runtime = setup::runtime()?;
         findings.extend(runtime.block_on(external_findings(&settings, draft, wanted.no_plugins)));
@@ -44,7 +53,12 @@ pub(super) fn run(shared: &Shared, wanted: &Validate) -> Result<ExitCode, Failed
     } else {
         print_findings(&wanted.file, &findings);
         if !is_wrong {
-            outln!("`{}` is valid", wanted.file.display());
+            let what = if reading.is_template() {
+                "a valid template"
+            } else {
+                "valid"
+            };
+            outln!("`{}` is {what}", wanted.file.display());
         }
     }
     Ok(if is_wrong {
@@ -60,18 +74,50 @@ pub(super) fn runnable(file: &Path) -> Result<Checked, Failed> {
     print_findings(file, &reading.findings);
     let findings = reading.findings.iter();
     let wrong = findings.filter(|finding| finding.is_error()).count();
+    if reading.is_template() {
+        let what = format!(
+            "`{}` is a template: a state of a workflow uses it",
+            file.display()
+        );
+        return Err(Failed::user(what).help("write `use_template` in that state"));
+    }
+    let sources = reading.sources().clone();
     let workflow = reading.workflow().ok_or_else(|| {
         Failed::user(format!("`{}` cannot run: {wrong} errors", file.display()))
             .help("`callgate explain CODE` explains a code")
     })?;
-    Ok(Checked { workflow, text })
+    Ok(Checked {
+        workflow,
+        text,
+        sources,
+    })
 }
 
 fn readable(file: &Path) -> Result<(Reading, String), Failed> {
-    let wrong = |why: String| Failed::config(format!("workflow `{}`: {why}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-    let reading = read(&text, file).map_err(|error| wrong(error.to_string()))?;
+    let (reading, text) = parsed(file)?;
+    let reading = reading.map_err(|error| wrong(file, &error.to_string()))?;
     Ok((reading, text))
+}
+
+fn parsed(file: &Path) -> Result<(Result<Reading, Unreadable>, String), Failed> {
+    let text = fs::read_to_string(file).map_err(|error| wrong(file, &error.to_string()))?;
+    Ok((read(&text, file), text))
+}
+
+fn wrong(file: &Path, why: &str) -> Failed {
+    Failed::config(format!("workflow `{}`: {why}", file.display()))
+}
+
+/// A file that is not YAML has one finding. Its exit code is that of a broken file.
+fn unreadable(shared: &Shared, file: &Path, error: &Unreadable) -> Result<ExitCode, Failed> {
+    if !shared.json {
+        return Err(wrong(file, &error.to_string()));
+    }
+    outln!(
+        "{}",
+        json!({"file": file, "valid": false, "findings": [error.finding()]})
+    );
+    Ok(ExitCode::from(2))
 }
 
 /// The findings that need the plugins and agents themselves.
@@ -98,7 +144,9 @@ async fn external_findings(
         if !proxy.enable || !proxy.intercept_builtins {
             continue;
         }
-        let kind = agent.provider;
+        let Some(kind) = agent.kind() else {
+            continue;
+        };
         let verdict = match known.iter().find(|(known, _)| *known == kind) {
             Some((_, verdict)) => *verdict,
             None => verdicts.of_installed(warden, kind, &env).await,
@@ -113,8 +161,8 @@ async fn external_findings(
                 message: format!(
                     "the installed `{kind}` is not known to be restricted to callgate's tools; check it with `callgate agent probe {kind}`"
                 ),
-                line: state.line(),
-                column: 0,
+                line: state.proxy_place().line,
+                column: state.proxy_place().column,
             });
         }
     }

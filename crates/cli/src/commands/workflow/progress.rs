@@ -85,24 +85,16 @@ fn line(event: &Event) -> Option<String> {
             why,
         } => format!("{step} failed, retrying in {pause_ms} ms: {}", short(why)),
         Event::StepKept { key, .. } => format!("{} already done", short(key)),
-        Event::StepFinished {
-            key,
-            status,
-            exit_code,
-            duration_ms,
-            error,
-            ..
-        } => match status {
-            Status::Success => format!("{} done in {duration_ms} ms", short(key)),
-            Status::Failure => {
-                let why = short(error);
-                let line = format!(
-                    "{} failed ({exit_code}) in {duration_ms} ms: {why}",
-                    short(key)
-                );
-                line.trim_end_matches([' ', ':']).to_owned()
-            }
-        },
+        Event::StepFinished { .. } => finished(event)?,
+        Event::StepSkipped { key, .. } => format!("{} skipped", short(key)),
+        Event::Hook {
+            hook,
+            message,
+            failed,
+        } => {
+            let how = if *failed { "failed, " } else { "" };
+            format!("hook {}: {how}{}", short(hook), short(message))
+        }
         Event::RunFinished {
             status, message, ..
         } => {
@@ -119,5 +111,27 @@ fn line(event: &Event) -> Option<String> {
                 return None;
             }
         },
+    })
+}
+
+fn finished(event: &Event) -> Option<String> {
+    let Event::StepFinished {
+        key,
+        status,
+        exit_code,
+        duration_ms,
+        error,
+        ..
+    } = event
+    else {
+        return None;
+    };
+    let (key, why) = (one_line(key, CHARS), one_line(error, CHARS));
+    Some(match status {
+        Status::Success => format!("{key} done in {duration_ms} ms"),
+        Status::Failure => {
+            let line = format!("{key} failed ({exit_code}) in {duration_ms} ms: {why}");
+            line.trim_end_matches([' ', ':']).to_owned()
+        }
     })
 }

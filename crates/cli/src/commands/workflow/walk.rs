@@ -6,10 +6,10 @@ use callgate_process::environment::{self, Inherit};
 use callgate_upstream::Profile;
 use callgate_workflow::{
     Event, Journal, NewRun, Run, RunContext, RunEnd, RunError, RunReport, RunStatus, Status,
-    Workflow, given, read,
+    Workflow, given, read_with,
 };
 
-use super::{check, history, progress::Progress};
+use super::{check, dry_run, history, progress::Progress};
 use callgate_gateway::Running;
 
 use callgate_config::Settings;
@@ -21,7 +21,7 @@ use callgate_gateway::step_runner::GatedStepRunner;
 use crate::{
     args::{Gateway, RunWorkflow, Shared},
     commands::call::Shell,
-    exit::Failed,
+    exit::{Failed, report},
     print::outln,
     setup,
     signals::{Hangup, Signals},
@@ -40,10 +40,15 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
     {
         return Err(Failed::user(format!("the workflow has no state `{step}`")));
     }
+    let file = std::path::absolute(&wanted.file).unwrap_or_else(|_| wanted.file.clone());
+    if wanted.dry_run {
+        return dry_run::show(shared, &checked.workflow, inputs, &file);
+    }
+    let mocks: Result<Vec<(String, String)>, Failed> = wanted.mocks.iter().map(mock).collect();
+    let mocks = mocks?;
     let settings = setup::settings(shared, &Gateway::default(), true)?;
     let workdir = std::env::current_dir()
         .map_err(|error| Failed::system(format!("cannot find the working folder: {error}")))?;
-    let file = std::path::absolute(&wanted.file).unwrap_or_else(|_| wanted.file.clone());
     let beginning = NewRun {
         workflow: &checked.workflow.name,
         text: &checked.text,
@@ -51,6 +56,8 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
         workdir: &workdir,
         inputs,
         only: wanted.step.clone(),
+        mocks,
+        sources: checked.sources,
     };
     let journal = Journal::begin(&settings.data_dir, beginning);
     let journal = journal.map_err(|error| history::failed(&error))?;
@@ -75,7 +82,8 @@ pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<E
     let journal = journal.map_err(|error| history::failed(&error))?;
     // The journal's copy, not the file: finished steps must mean the same as when they ran.
     let wrong = |why: String| Failed::config(format!("the workflow of run `{run}`: {why}"));
-    let reading = read(&journal.text, &journal.file).map_err(|error| wrong(error.to_string()))?;
+    let reading = read_with(&journal.text, &journal.file, &journal.sources());
+    let reading = reading.map_err(|error| wrong(error.to_string()))?;
     let workflow = reading
         .workflow()
         .ok_or_else(|| wrong("it has errors; `callgate validate` lists them".to_owned()))?;
@@ -89,6 +97,17 @@ fn pair(text: &String) -> Result<(String, String), Failed> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+fn mock(text: &String) -> Result<(String, String), Failed> {
+    let pair = text.split_once('=');
+    let is_path = |path: &str| path.starts_with("states.") && path.splitn(3, '.').count() == 3;
+    match pair {
+        Some((path, value)) if is_path(path) => Ok((path.to_owned(), value.to_owned())),
+        Some(_) | None => Err(Failed::user(format!(
+            "`--mock {text}` is not of the form `states.STATE.MEMBER=VALUE`"
+        ))),
+    }
+}
+
 fn walk(
     settings: &Settings,
     workflow: &Workflow,
@@ -100,19 +119,30 @@ fn walk(
     // Tasks that a second signal abandoned must not delay the exit.
     runtime.shutdown_background();
     let ended = ended?;
-    if !as_json && !ended.output.is_empty() {
+    if !as_json && !ended.outputs.is_empty() {
+        outln!("{}", serde_json::Value::Object(ended.outputs));
+    } else if !as_json && !ended.output.is_empty() {
         outln!("{}", ended.output);
     }
     match ended.status {
         Status::Success => Ok(ExitCode::SUCCESS),
         Status::Failure => {
+            let exit_code = ended.exit_code.map(ExitCode::from);
             let why = match ended.message.as_str() {
                 "" => "the workflow failed".to_owned(),
                 message => message.to_owned(),
             };
             let run = &journal.run;
-            Err(Failed::execution(why)
-                .help(format!("`callgate workflow status {run}` shows its steps")))
+            let failed = Failed::execution(why)
+                .help(format!("`callgate workflow status {run}` shows its steps"));
+            match exit_code {
+                // The file gives the exit code of this end.
+                Some(code) => {
+                    report(&failed);
+                    Ok(code)
+                }
+                None => Err(failed),
+            }
         }
     }
 }
@@ -149,7 +179,7 @@ async fn walked(
             command_box,
             env: environment::minimal(Inherit::All, &[], std::env::vars()),
         };
-        let run = Run::new(workflow, walk);
+        let run = Run::new(workflow, &walk);
         ended = Some(step_runner.plugins.during(&signals.stop, run.walk()).await);
     };
     signals.wind_down(walking).await;
