@@ -2,6 +2,7 @@
 
 mod agents;
 mod attacks;
+mod awf;
 mod bench;
 mod conformance;
 mod features;
@@ -24,6 +25,8 @@ use anyhow::{Context, Result, bail};
 pub(crate) struct Options {
     #[command(flatten)]
     fuzz: fuzz::Options,
+    #[command(flatten)]
+    awf: awf::Options,
     /// With `instructions`: write the figures as the new baseline.
     #[arg(long)]
     bless: bool,
@@ -147,6 +150,11 @@ const CHECKS: &[Check] = &[
         run: |_| attacks::run(),
     },
     Check {
+        name: "awf",
+        what: "AWF's workflow files, from a folder: each has the verdict here that it has there",
+        run: |options| awf::run(&options.awf),
+    },
+    Check {
         name: "features",
         what: "every set of cargo features builds, passes its tests and pulls in no unneeded dependency",
         run: |_| features::run(),
@@ -178,6 +186,9 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
     if options.fuzz != fuzz::Options::default() && name != "fuzz" {
         bail!("`--target` and `--runs` can only be used with `fuzz`");
     }
+    if options.awf != awf::Options::default() && name != "awf" {
+        bail!("`--fixtures` can only be used with `awf`");
+    }
     if options.bless && name != "instructions" {
         bail!("`--bless` can only be used with `instructions`");
     }
@@ -189,7 +200,11 @@ pub(crate) fn run(name: &str, options: &Options) -> Result<()> {
             }
             Ok(())
         }
-        "all" => CHECKS.iter().try_for_each(timed),
+        // `awf` needs files that are not part of the repository.
+        "all" => CHECKS
+            .iter()
+            .filter(|check| check.name != "awf")
+            .try_for_each(timed),
         name => match CHECKS.iter().find(|check| check.name == name) {
             Some(check) => timed(check),
             None => bail!("unknown soak check `{name}`; `cargo xtask soak list` lists the checks"),
