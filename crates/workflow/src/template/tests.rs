@@ -85,8 +85,8 @@ fn malformed_templates_are_refused() {
             "unknown function `if` (functions: json, escape, split, join, trimSpace, readFile)",
         ),
         (
-            "{{inputs.a}}",
-            "unknown function `inputs` (functions: json, escape, split, join, trimSpace, readFile)",
+            "{{input.a}}",
+            "unknown function `input` (functions: json, escape, split, join, trimSpace, readFile)",
         ),
         ("{{(.a}}", "`(.a` is not a valid template expression"),
         ("{{$x}}", "`$x` is not a valid template expression"),

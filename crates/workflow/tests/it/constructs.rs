@@ -237,7 +237,7 @@ async fn failures_of_called_workflows_are_failures_of_their_state() {
         (
             "child.yaml",
             "states: {a: {type: call_workflow, workflow: child}}",
-            "workflow `child`: workflow `child`: it calls itself",
+            "workflow `child`: state `a` failed: workflow `child`: it calls itself",
         ),
         (
             "child.yaml",

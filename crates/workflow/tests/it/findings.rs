@@ -64,6 +64,7 @@ states:
 ",
         &expect![[r#"
             warning USER.WORKFLOW.IGNORED_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, env, hooks, outputs, plugins, states
+            WORKFLOW.PARSE.YAML_SYNTAX 5:21 inputs[0].type: unknown value `date`; allowed values: string, integer, number, boolean, array, object, int, float, bool, list, map, file
             WORKFLOW.PARSE.YAML_SYNTAX 6:5 inputs[1]: `name` is missing
             WORKFLOW.PARSE.YAML_SYNTAX 7:39 inputs[2].default: invalid default: `x` is not a valid integer
             warning USER.WORKFLOW.IGNORED_KEY 7:42 inputs[2].maximum: unknown key `maximum`; did you mean `max`?
@@ -134,7 +135,7 @@ states:
             USER.MCP_PROXY.NAME_COLLISION 13:34 states.a.mcp_proxy.plugin_tools[1].expose[0]: tools `a:b_c` and `a_b:c` are both shown as `a_b_c`
             USER.MCP_PROXY.EMPTY_PROXY 14:11 states.a.mcp_proxy.plugin_tools[2].expose: `expose` must name at least one operation
             USER.MCP_PROXY.EMPTY_PROXY 15:33 states.a.mcp_proxy.plugin_tools[3].expose: `expose` must name at least one operation
-            USER.WORKFLOW.MISSING 16:11 states.a.mcp_proxy.plugin_tools[4]: `plugin` is missing
+            WORKFLOW.PARSE.YAML_SYNTAX 16:11 states.a.mcp_proxy.plugin_tools[4]: `plugin` is missing
             USER.MCP_PROXY.EMPTY_PROXY 20:16 states.b.mcp_proxy: the proxy is enabled but offers no tools
             USER.MCP_PROXY.EMPTY_PROXY 24:72 states.c.mcp_proxy.plugin_tools: the proxy is enabled but offers no tools
             USER.MCP_PROXY.EMPTY_PROXY 24:93 states.c.mcp_proxy.plugin_tools[0].expose: `expose` must name at least one operation
@@ -158,9 +159,9 @@ states:
         &expect![[r#"
             warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 3:45 states.a.mcp_proxy: `mcp_proxy` only affects agent states
             warning USER.WORKFLOW.UNREACHABLE 4:6 states.b: no state leads to `b`
-            USER.WORKFLOW.WRONG_TYPE 4:6 states.b.depends_on: `b` depends on itself
+            WORKFLOW.PARSE.YAML_SYNTAX 4:46 states.b.depends_on: `b` depends on itself
             warning USER.WORKFLOW.UNREACHABLE 5:6 states.d: no state leads to `d`
-            USER.WORKFLOW.WRONG_TYPE 5:6 states.d.depends_on: `d` depends on itself
+            WORKFLOW.PARSE.YAML_SYNTAX 5:46 states.d.depends_on: `d` depends on itself
         "#]],
     );
 }
