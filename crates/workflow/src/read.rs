@@ -5,6 +5,7 @@ mod field;
 mod hooks;
 mod inputs;
 mod kinds;
+mod loops;
 mod place;
 mod proxy;
 mod schema;
@@ -18,7 +19,7 @@ use crate::{
     tree::{Node, Tree},
 };
 use field::{Field, Findings};
-pub(crate) use kinds::MAX_ITERATIONS;
+pub(crate) use loops::MAX_ITERATIONS;
 pub use schema::schema;
 
 const KEYS: [&str; 12] = [

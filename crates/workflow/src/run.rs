@@ -10,15 +10,14 @@ mod hooks;
 mod inner;
 pub(crate) mod scope;
 mod script;
+mod visit;
 
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
 };
 
 use callgate_boxes::BoxPlan;
-use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -346,123 +345,6 @@ impl<'a> Run<'a> {
         (ending.status, message)
     }
 
-    /// Visits a state: takes the outcome from the journal, or executes the state and records it.
-    fn visit<'s>(
-        &'s self,
-        frame: &'s RunFrame,
-        key: String,
-        state: &'s State,
-    ) -> BoxFuture<'s, Result<Outcome, RunError>> {
-        Box::pin(async move {
-            let (name, key) = (&state.name, format!("{}{key}", frame.prefix));
-            if let Some(kept) = self.walk.journal.finished_outcome(&key) {
-                self.values.remember(state, kept);
-                self.tell(Event::StepKept {
-                    step: name.clone(),
-                    key,
-                });
-                return Ok(kept.clone());
-            }
-            if frame.stop.is_cancelled() {
-                return Err(RunError::Stopped);
-            }
-            self.walk.journal.began(&key, name)?;
-            self.values.enter(name);
-            let began = Instant::now();
-            let outcome = match self.is_wanted(frame, state) {
-                Ok(true) => self.with_hooks(frame, &key, state).await?,
-                Ok(false) => Outcome::success(""),
-                Err(why) => Outcome::failure(why),
-            };
-            self.walk.journal.finished(&key, name, &outcome)?;
-            self.values.remember(state, &outcome);
-            let error = if outcome.has_failed() {
-                shortened(&outcome.stderr)
-            } else {
-                String::new()
-            };
-            self.tell(Event::StepFinished {
-                step: name.clone(),
-                key,
-                status: outcome.status,
-                exit_code: outcome.exit_code,
-                duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-                error,
-            });
-            Ok(outcome)
-        })
-    }
-
-    /// Whether the condition of a state holds.
-    fn is_wanted(&self, frame: &RunFrame, state: &State) -> Result<bool, String> {
-        let Some(when) = &state.when else {
-            return Ok(true);
-        };
-        let holds = when.holds(&self.scope(frame));
-        holds.map_err(|error| format!("when: {error}"))
-    }
-
-    /// Executes a state with its hooks and retries.
-    async fn with_hooks(
-        &self,
-        frame: &RunFrame,
-        key: &str,
-        state: &State,
-    ) -> Result<Outcome, RunError> {
-        let name = public_name(&state.name);
-        let hooks = &state.hooks;
-        self.hooks(frame, &format!("{name}.pre"), &hooks.pre).await;
-        let mut outcome = self.with_retries(frame, key, state).await?;
-        if let Some(most) = state.capture.max_bytes {
-            cut(&mut outcome.output, most);
-            cut(&mut outcome.stderr, most);
-        }
-        if !hooks.post.is_empty() {
-            self.values.remember(state, &outcome);
-        }
-        self.hooks(frame, &format!("{name}.post"), &hooks.post)
-            .await;
-        Ok(outcome)
-    }
-
-    /// Executes a state with its retries.
-    async fn with_retries(
-        &self,
-        frame: &RunFrame,
-        key: &str,
-        state: &State,
-    ) -> Result<Outcome, RunError> {
-        let mut attempt = 1;
-        loop {
-            self.tell(Event::StepStarted {
-                step: state.name.clone(),
-                key: key.to_owned(),
-                attempt,
-            });
-            let inner_key = match attempt {
-                1 => key.to_owned(),
-                later => format!("{key}@{later}"),
-            };
-            let outcome = self.attempt(frame, &inner_key, state).await?;
-            let codes = &state.retry.retryable_exit_codes;
-            let may = codes.is_empty() || codes.contains(&outcome.exit_code);
-            if !outcome.has_failed() || !may || attempt >= state.retry.max_attempts {
-                return Ok(outcome);
-            }
-            let pause = state.retry.pause(attempt, chance());
-            self.tell(Event::StepRetried {
-                step: state.name.clone(),
-                pause_ms: u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
-                why: shortened(&outcome.stderr),
-            });
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                () = frame.stop.cancelled() => return Err(RunError::Stopped),
-            }
-            attempt += 1;
-        }
-    }
-
     fn found(&self, name: &str) -> Result<&'a State, RunError> {
         let found = self.workflow.state(name);
         found.ok_or_else(|| RunError::UnknownState(name.to_owned()))
@@ -482,13 +364,6 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Cuts a text to a number of bytes, at a character.
-fn cut(text: &mut String, most: usize) {
-    if text.len() > most {
-        text.truncate(text.floor_char_boundary(most));
-    }
-}
-
 /// The message of a run that ends with a failed state.
 fn failed(state: &State, outcome: &Outcome) -> String {
     let name = public_name(&state.name);
@@ -503,10 +378,4 @@ fn shortened(text: &str) -> String {
     let over = text.chars().count().saturating_sub(SHOWN_CHARS);
     // The tail is kept: programs usually print the cause last.
     text.chars().skip(over).collect()
-}
-
-/// A number from 0 to 1 for jitter. Nothing depends on it being unpredictable, so the clock is enough.
-fn chance() -> f64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    f64::from(now.unwrap_or(Duration::ZERO).subsec_nanos() % 1000) / 1000.0
 }

@@ -4,7 +4,7 @@ use super::{
     field::Field,
     hooks,
     kinds::{self, ParsedKind},
-    proxy,
+    loops, proxy,
 };
 use crate::{
     Backoff, Code, Ending, Kind, Retry, State, Status, Target, Transition,
@@ -152,7 +152,7 @@ fn unreadable() -> Kind {
 
 /// A state with `loop`: a loop whose body is the state itself.
 fn each(state: State, field: &Field<'_>) -> Vec<State> {
-    let Some(kind) = kinds::repeated(&state.name, field) else {
+    let Some(kind) = loops::repeated(&state.name, field) else {
         return vec![state];
     };
     let inner = State {

@@ -5,10 +5,13 @@
     reason = "a test may list many cases, or tell one story from start to end"
 )]
 
+mod beside;
 mod constructs;
 mod findings;
 mod flow;
 mod forms;
+mod hooks;
 mod inner;
 mod journal;
+mod loops;
 mod stage;

@@ -7,7 +7,7 @@ use callgate_agent::{Proxy, StepEvent};
 use callgate_testkit::DataDir;
 use callgate_workflow::{
     AgentTask, Event, Failure, Journal, NewRun, OperationTask, Outcome, Run, RunContext, RunEnd,
-    RunError, StepRunner, Workflow, given, read,
+    RunError, StepRunner, Workflow, given, plan, read,
 };
 use futures_util::future::BoxFuture;
 use serde_json::json;
@@ -190,4 +190,20 @@ impl Stage {
         };
         events.iter().filter_map(key).collect()
     }
+}
+
+/// How many hooks a plan has, and a line for each of its states.
+pub(crate) fn planned(workflow: &Workflow, file: &Path) -> (usize, Vec<String>) {
+    let inputs = json!({"x": "given"})
+        .as_object()
+        .cloned()
+        .unwrap_or_default();
+    let (hooks, states) = plan(workflow, inputs, file, Path::new("/"), &[]);
+    let line = |state: &callgate_workflow::PlannedState| {
+        format!(
+            "{} {} {} {:?}",
+            state.name, state.kind, state.what, state.next
+        )
+    };
+    (hooks.len(), states.iter().map(line).collect())
 }
