@@ -176,7 +176,10 @@ fn a_boxed_server_reaches_only_what_it_was_given() {
         "control-write",
     ];
     assert_eq!(worked, controls);
-    assert!(!bed.path("written").exists(), "it was written into the box's own folder only");
+    assert!(
+        !bed.path("written").exists(),
+        "it was written into the box's own folder only"
+    );
     closed.set_nonblocking(true).expect("it listens");
     assert!(closed.accept().is_err(), "nothing has connected");
     host.close_stdin();
