@@ -65,6 +65,7 @@ fn deltas(deltas: &[Value]) -> ChatReply {
     ChatReply::deltas(deltas, "stop")
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn texts() -> Vec<Case> {
     let parts = json!([{"type": "text", "text": "a"}, {"type": "output_text", "text": "b"}, "c"]);
     let reasoned = json!([{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "ok"}]);
@@ -126,7 +127,7 @@ fn texts() -> Vec<Case> {
         ),
         case(
             "a stream that is labelled as JSON",
-            ChatReply::json(&json!(0)).body(chunks(&[event.clone()])),
+            ChatReply::json(&json!(0)).body(chunks(std::slice::from_ref(&event))),
             Says("ok"),
         ),
         case(
@@ -142,6 +143,7 @@ fn texts() -> Vec<Case> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn calls() -> Vec<Case> {
     let read = function("Read", r#"{"n":1}"#);
     let object = json!({"name": "Read", "arguments": {"n": 1}});
@@ -247,6 +249,7 @@ fn calls() -> Vec<Case> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "a list of cases")]
 fn failures() -> Vec<Case> {
     let cut = whole(&json!({"content": "half a"}), &json!("length"));
     let filtered = whole(&json!({"content": ""}), &json!("content_filter"));
