@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # The four agents from npm, at the versions that the shipped table knows, against the scripted model of
 # `callgate agent probe`: exactly our tools are offered, a forced native call has no effect, our call
-# reaches the gate. Then whole steps, see steps.py.
+# reaches the gate, and hostile files are ignored. Then whole steps, see steps.py, and the eight scenarios, see scenarios.py.
+# With `hostile` the corpus of hostile projects and users instead, see hostile.py. After the installation nothing but loopback is
+# reachable, where network namespaces are allowed.
 #
-# usage: agents.sh CALLGATE FOLDER
+# usage: agents.sh CALLGATE FOLDER [hostile]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 callgate=$1
@@ -23,20 +25,32 @@ if [ "$(cat installed 2>/dev/null || true)" != "${packages[*]}" ]; then
   echo "${packages[*]}" > installed
 fi
 export PATH="$folder/node_modules/.bin:$PATH"
+if [ -z "${OFFLINE:-}" ] && unshare -rn true 2>/dev/null; then
+  OFFLINE=1 exec unshare -rn bash -c 'ip link set lo up && exec bash "$@"' - "$here/agents.sh" "$@"
+fi
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 export HOME="$home" TMPDIR="$home/tmp"
 mkdir -p "$TMPDIR"
 
+if [ "${3:-}" = hostile ]; then
+  python3 "$here/hostile.py" "$callgate" "$home/h"
+  exit
+fi
+
 "$callgate" agent probe --json --data-dir "$home/data" > "$home/probe.json"
 python3 - "$home/probe.json" <<'PY'
 import json, sys
 reports = json.load(open(sys.argv[1]))
-wrong = [r for r in reports if r.get("verdict") != "isolated" or r["native_effect"] or not r["reached"]]
+wrong = [
+    r for r in reports
+    if r.get("verdict") != "isolated" or r["native_effect"] or not r["reached"] or r["obeyed"] or not r["planted"]
+]
 for r in reports:
     offered = len(r.get("offered", []))
-    print(f'{r["provider"]:10} {r.get("version")} {offered} offered, native {r.get("native")}, {r.get("verdict")} {r["error"] or ""}')
+    hostile = f'{r.get("planted")} hostile files, obeyed {r.get("obeyed")}'
+    print(f'{r["provider"]:10} {r.get("version")} {offered} offered, native {r.get("native")}, {hostile}, {r.get("verdict")} {r["error"] or ""}')
 sys.exit(1 if wrong or len(reports) != 4 else 0)
 PY
 "$callgate" activity export --data-dir "$home/data" > "$home/records.jsonl"
@@ -46,3 +60,4 @@ echo "4 agents isolated, 4 calls on record"
 
 # The same agents in the home of a user who has configured each of them.
 python3 "$here/steps.py" "$callgate" "$home"
+python3 "$here/scenarios.py" "$callgate" "$home/s"

@@ -52,7 +52,7 @@ def digests():
 
 
 def configure(provider, url):
-    """The user's own files and variables that lead each agent to the scripted model."""
+    """The user's own files, which a step ignores, and the variables that lead each agent to the scripted model."""
     mine = {"mine": {"command": "touch", "args": [str(HOME / "mine-was-started")]}}
     provider_of_opencode = {
         "npm": "@ai-sdk/openai-compatible",
@@ -89,6 +89,8 @@ def configure(provider, url):
         "GOOGLE_GEMINI_BASE_URL": url,
         "GEMINI_API_KEY": "k",
         "SCRIPTED_KEY": "k",
+        "OPENAI_BASE_URL": f"{url}/v1",
+        "OPENAI_API_KEY": "k",
     }
     return (["--model", model] if model else []), variables
 

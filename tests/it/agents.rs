@@ -83,7 +83,6 @@ impl Stage {
             .env("PATH", format!("{}:{path}", self.bed.path("bin").display()))
             .env("HOME", self.bed.path("home"))
             .env("TMPDIR", self.bed.path("tmp"))
-            .env("FAKE_AGENT", self.bed.path("script.json"))
             .env_remove("GEMINI_CLI_HOME")
             .env_remove("XDG_CONFIG_HOME");
         command
@@ -102,6 +101,15 @@ impl Stage {
         let argv = given["argv"].as_array().expect("arguments").iter().skip(1);
         argv.map(|arg| self.plain(arg.as_str().expect("a text")))
             .collect()
+    }
+
+    /// The task in the last agent's prompt, after the work folder.
+    pub(crate) fn task(&self) -> String {
+        let given = self.given();
+        let prompt = given["stdin"].as_str().expect("a text");
+        let end = "working directory is.\n\n";
+        let (_, task) = prompt.split_once(end).expect("a work folder");
+        task.to_owned()
     }
 
     /// A text without what differs from run to run.

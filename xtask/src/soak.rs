@@ -141,8 +141,13 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "agents",
-        what: "the four agents from npm against a scripted model: e2e/agents.sh",
+        what: "the four agents from npm against a scripted model, offline: a probe, a configured user, eight scenarios",
         run: |_| agents::run(),
+    },
+    Check {
+        name: "hostile-agents",
+        what: "the four agents in hostile projects of hostile users, offline: nothing runs, is read or sent",
+        run: |_| agents::hostile(),
     },
     Check {
         name: "attacks",

@@ -10,10 +10,12 @@ use serde_json::{Value, json};
 
 use crate::{
     Options, Proxy, StepFailed,
+    access::{Access, GOOGLE_KEY_FILE, Variables},
     cli::{AgentCli, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text, used},
-    folder::Folder,
+    home::OwnHome,
     launch::{Launch, SERVER, Task, compact, nothing, push},
+    login,
 };
 
 const PROGRAM: &str = "claude";
@@ -33,6 +35,76 @@ const BY_VARIABLE: [&str; 3] = [
     "ANTHROPIC_AUTH_TOKEN",
     "CLAUDE_CODE_OAUTH_TOKEN",
 ];
+/// The user's login, beside the settings.
+const CREDENTIALS: &str = ".credentials.json";
+/// Switches for the clouds that offer Claude's models.
+const USE_BEDROCK: &str = "CLAUDE_CODE_USE_BEDROCK";
+const USE_VERTEX: &str = "CLAUDE_CODE_USE_VERTEX";
+const USE_FOUNDRY: &str = "CLAUDE_CODE_USE_FOUNDRY";
+
+/// What the user chose for every way to the model.
+const MODELS: Access = Access {
+    variables: &[
+        "ANTHROPIC_MODEL",
+        "ANTHROPIC_SMALL_FAST_MODEL",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+        "ANTHROPIC_BETAS",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+        "MAX_THINKING_TOKENS",
+    ],
+    base_url: None,
+    hosts: &[],
+};
+const ANTHROPIC: Access = Access {
+    variables: &BY_VARIABLE,
+    base_url: Some("ANTHROPIC_BASE_URL"),
+    hosts: &["api.anthropic.com"],
+};
+const BEDROCK: Access = Access {
+    variables: &[
+        USE_BEDROCK,
+        "CLAUDE_CODE_SKIP_BEDROCK_AUTH",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+    ],
+    base_url: Some("ANTHROPIC_BEDROCK_BASE_URL"),
+    hosts: &[
+        "bedrock-runtime.{AWS_REGION|AWS_DEFAULT_REGION|us-east-1}.amazonaws.com",
+        "bedrock.{AWS_REGION|AWS_DEFAULT_REGION|us-east-1}.amazonaws.com",
+    ],
+};
+const VERTEX: Access = Access {
+    variables: &[
+        USE_VERTEX,
+        "CLAUDE_CODE_SKIP_VERTEX_AUTH",
+        "ANTHROPIC_VERTEX_PROJECT_ID",
+        "CLOUD_ML_REGION",
+        GOOGLE_KEY_FILE,
+    ],
+    base_url: Some("ANTHROPIC_VERTEX_BASE_URL"),
+    hosts: &[
+        "{CLOUD_ML_REGION|us-east5}-aiplatform.googleapis.com",
+        "aiplatform.googleapis.com",
+        "oauth2.googleapis.com",
+    ],
+};
+const FOUNDRY: Access = Access {
+    variables: &[
+        USE_FOUNDRY,
+        "ANTHROPIC_FOUNDRY_RESOURCE",
+        "ANTHROPIC_FOUNDRY_API_KEY",
+    ],
+    base_url: Some("ANTHROPIC_FOUNDRY_BASE_URL"),
+    hosts: &["{ANTHROPIC_FOUNDRY_RESOURCE|unset}.services.ai.azure.com"],
+};
+
 /// The prefix that Claude gives to our tools.
 const PREFIX: &str = "mcp__callgate__";
 
@@ -46,6 +118,14 @@ impl AgentCli for Claude {
 
     fn isolated_version(&self) -> &'static str {
         "2.1.325"
+    }
+
+    fn accesses(&self, users: Variables<'_>, _options: &Options) -> Vec<&'static Access> {
+        vec![&MODELS, service(users)]
+    }
+
+    fn instructions(&self) -> &'static [&'static str] {
+        &["CLAUDE.md", "AGENTS.md"]
     }
 
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
@@ -64,18 +144,23 @@ impl AgentCli for Claude {
         ]
     }
 
-    fn use_scripted_model(
-        &self,
-        options: &mut Options,
-        home: &Folder,
-        url: &str,
-    ) -> Result<(), StepFailed> {
-        let config = home.path().join("claude").display().to_string();
+    fn use_scripted_model(&self, options: &mut Options, url: &str) {
         options.set_variable("ANTHROPIC_BASE_URL", url);
         options.set_variable("ANTHROPIC_API_KEY", PROBE_KEY);
-        options.set_variable(CONFIG_DIR, &config);
         options.set_variable("IS_SANDBOX", "1");
-        Ok(())
+    }
+}
+
+/// The service or cloud that the user's variables choose.
+fn service(users: Variables<'_>) -> &'static Access {
+    if users.is_on(USE_BEDROCK) {
+        &BEDROCK
+    } else if users.is_on(USE_VERTEX) {
+        &VERTEX
+    } else if users.is_on(USE_FOUNDRY) {
+        &FOUNDRY
+    } else {
+        &ANTHROPIC
     }
 }
 
@@ -92,16 +177,66 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         Proxy::Additive | Proxy::Off => {}
     }
     let mut env = QUIET.map(|name| (name.to_owned(), "1".to_owned())).to_vec();
-    if task.relay.is_some() && BY_VARIABLE.iter().any(|name| task.variable(name).is_some()) {
-        let home = private_home(task)?;
-        env.push((CONFIG_DIR.to_owned(), home.display().to_string()));
+    let mut cwd = None;
+    match &task.home {
+        Some(home) => {
+            env.extend(login_variables(task, home)?);
+            cwd = Some(home.work());
+        }
+        None if task.relay.is_some() && has_key(task.users) => {
+            // Claude would write to the user's folder. Not for users with a login, whose renewed token would be lost.
+            let folder = copy_settings(task)?.display().to_string();
+            env.push((CONFIG_DIR.to_owned(), folder));
+        }
+        None => {}
     }
     Ok(Launch {
         args,
         env,
         stdin,
-        cwd: None,
+        cwd,
     })
+}
+
+fn has_key(users: Variables<'_>) -> bool {
+    BY_VARIABLE.iter().any(|name| users.get(name).is_some())
+}
+
+/// Variables that lead Claude to its own folder in the step's home, with the user's login if that is a stored one.
+fn login_variables(task: &Task<'_>, home: &OwnHome) -> Result<Vec<(String, String)>, StepFailed> {
+    let folder = home.path().join(".claude").display().to_string();
+    let mut variables = vec![(CONFIG_DIR.to_owned(), folder)];
+    if service(task.users) == &ANTHROPIC
+        && !has_key(task.users)
+        && let Some(token) = stored_token(task)?
+    {
+        variables.push(("CLAUDE_CODE_OAUTH_TOKEN".to_owned(), token));
+    }
+    Ok(variables)
+}
+
+/// The access token of the user's login. The refresh token stays with the user: a token that a step renewed would end
+/// the user's login, because a refresh token is used once.
+fn stored_token(task: &Task<'_>) -> Result<Option<String>, StepFailed> {
+    let Some(file) = users_folder(task.users).map(|folder| folder.join(CREDENTIALS)) else {
+        return Ok(None);
+    };
+    let stored = login::read(&file);
+    let Some(token) = text(&stored, "/claudeAiOauth/accessToken") else {
+        return Ok(None);
+    };
+    if login::has_passed(stored.pointer("/claudeAiOauth/expiresAt")) {
+        return Err(login::expired(PROGRAM));
+    }
+    Ok(Some(token))
+}
+
+/// The user's configuration folder.
+fn users_folder(users: Variables<'_>) -> Option<PathBuf> {
+    match users.get(CONFIG_DIR) {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => Some(Path::new(users.get("HOME")?).join(".claude")),
+    }
 }
 
 /// Arguments for the output format and the model, independent of the tools.
@@ -169,19 +304,13 @@ fn push_isolation(args: &mut Vec<String>) {
     );
 }
 
-/// A configuration folder for Claude's own state, with a copy of the user's settings: Claude would write to the user's
-/// folder otherwise. Not used for users with a login, because a token renewed in a copy would be lost.
-fn private_home(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
-    let users = match task.variable(CONFIG_DIR) {
-        Some(folder) => Some(PathBuf::from(folder)),
-        None => task
-            .variable("HOME")
-            .map(|home| Path::new(home).join(".claude")),
-    };
+/// Copies the user's settings into a folder of the step.
+fn copy_settings(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
+    let users = users_folder(task.users);
     let settings = users.and_then(|users| fs::read_to_string(users.join("settings.json")).ok());
     let settings = settings.unwrap_or_else(|| "{}".to_owned());
-    let file = task.folder.write("claude/settings.json", &settings)?;
-    Ok(file.with_file_name(""))
+    let copy = task.folder.write("claude/settings.json", &settings)?;
+    Ok(copy.with_file_name(""))
 }
 
 fn read_event(event: &Value) -> Vec<AgentEvent> {
@@ -231,6 +360,7 @@ mod tests {
     use super::*;
     use crate::{
         AgentKind,
+        access::passed,
         testing::{Bench, native, read},
     };
 
@@ -285,13 +415,67 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn users_with_an_api_key_get_a_private_copy_of_their_settings() {
+    async fn full_mode_takes_the_login_and_no_settings_of_the_user() {
+        let mut bench = Bench::new();
+        bench.file("home/.claude/settings.json", r#"{"apiKeyHelper":"x"}"#);
+        let login = |expires: i64| {
+            let login = json!({"accessToken": "t", "refreshToken": "r", "expiresAt": expires});
+            json!({"claudeAiOauth": login}).to_string()
+        };
+        let token = "CLAUDE_CODE_OAUTH_TOKEN";
+        bench.file("home/.claude/.credentials.json", &login(0));
+        let launch = launched(&bench, Proxy::Full).await;
+        assert_eq!(launch.variable(token), Some("t"));
+        let own = bench
+            .folder
+            .path()
+            .join("home/.claude")
+            .display()
+            .to_string();
+        assert_eq!(launch.variable(CONFIG_DIR), Some(own.as_str()));
+        assert_eq!(launch.cwd, Some(bench.folder.path().join("work")));
+        let settings = bench.folder.path().join("home/.claude/settings.json");
+        assert!(!settings.exists());
+        bench.file("home/.claude/.credentials.json", &login(1000));
+        let expired = bench.launch(AgentKind::Claude, Proxy::Full, "x").await;
+        assert!(matches!(expired, Err(StepFailed::LoginExpired { .. })));
+        bench.set("ANTHROPIC_API_KEY", "k");
+        assert_eq!(launched(&bench, Proxy::Full).await.variable(token), None);
+    }
+
+    #[test]
+    fn the_cloud_that_the_user_chose_gets_its_variables_and_no_others() {
+        for (switch, service) in [
+            (None, &ANTHROPIC),
+            (Some(USE_BEDROCK), &BEDROCK),
+            (Some(USE_VERTEX), &VERTEX),
+            (Some(USE_FOUNDRY), &FOUNDRY),
+        ] {
+            let pair = |name: &str| (name.to_owned(), "1".to_owned());
+            let mut users: Vec<_> = [ANTHROPIC, BEDROCK, VERTEX, FOUNDRY]
+                .iter()
+                .flat_map(|access| access.variables)
+                .filter(|name| !name.starts_with("CLAUDE_CODE_USE_"))
+                .map(|name| pair(name))
+                .collect();
+            users.extend(switch.map(pair));
+            let accesses = Claude.accesses(Variables(&users), &Options::default());
+            assert_eq!(accesses, [&MODELS, service], "{switch:?}");
+            let passed = passed(Variables(&users), &accesses, true);
+            for (name, _) in passed {
+                assert!(service.variables.contains(&name.as_str()), "{name}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn additive_steps_of_users_with_an_api_key_get_a_private_copy_of_their_settings() {
         let mut bench = Bench::new();
         let users = bench.file("home/.claude/settings.json", r#"{"theme":"x"}"#);
-        let without_key = launched(&bench, Proxy::Full).await;
+        let without_key = launched(&bench, Proxy::Additive).await;
         assert_eq!(without_key.variable(CONFIG_DIR), None);
         bench.set("ANTHROPIC_API_KEY", "k");
-        let launch = launched(&bench, Proxy::Full).await;
+        let launch = launched(&bench, Proxy::Additive).await;
         let home = bench.folder.path().join("claude/").display().to_string();
         assert_eq!(launch.variable(CONFIG_DIR), Some(home.as_str()));
         assert_eq!(bench.written("claude/settings.json")["theme"], "x");

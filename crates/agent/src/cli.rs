@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::{
     Options, StepFailed,
+    access::{Access, Variables},
     events::AgentEvent,
-    folder::Folder,
     launch::{Launch, Task},
 };
 
@@ -20,8 +20,14 @@ pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
     /// The version that was run against a scripted model and offered our tools alone.
     fn isolated_version(&self) -> &'static str;
 
+    /// The ways to its model that the user's variables and login choose, and the options.
+    fn accesses(&self, users: Variables<'_>, options: &Options) -> Vec<&'static Access>;
+
+    /// The names of project instructions that it would read. The first that exists in the work folder counts.
+    fn instructions(&self) -> &'static [&'static str];
+
     /// The arguments, variables and input to start the program with. Writes the files that it reads into the step's folder,
-    /// and may ask the program about the user's configuration first.
+    /// and may ask the program first.
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>>;
 
     /// Parses one event. No step succeeds without the final event, [`AgentEvent::Done`]. Unknown events are ignored.
@@ -35,13 +41,8 @@ pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
     /// Calls of native tools that would create the file `proof`, for a scripted model to make.
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)>;
 
-    /// Directs the program to the model at `url`, with a home that is not the user's.
-    fn use_scripted_model(
-        &self,
-        options: &mut Options,
-        home: &Folder,
-        url: &str,
-    ) -> Result<(), StepFailed>;
+    /// Directs the program to the model at `url`.
+    fn use_scripted_model(&self, options: &mut Options, url: &str);
 }
 
 /// The separator for agents that send whole paragraphs.

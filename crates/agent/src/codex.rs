@@ -1,22 +1,48 @@
 //! Codex.
 
-use std::path::Path;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use futures_util::future::BoxFuture;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::{
     Options, Proxy, StepFailed,
+    access::{Access, Variables},
     ask::{Question, ask},
     cli::{AgentCli, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text},
-    folder::Folder,
-    launch::{Launch, SERVER, Task, push},
+    home::{OwnHome, in_home},
+    launch::{Launch, SERVER, Task, compact, push},
+    login,
 };
 
 const PROGRAM: &str = "codex";
 /// The variable that sets Codex's configuration folder.
 const HOME: &str = "CODEX_HOME";
+
+/// Variables with an API key, in the order in which they count.
+const KEYS: [&str; 2] = ["CODEX_API_KEY", "OPENAI_API_KEY"];
+/// The variable that replaces the endpoint.
+const BASE_URL: &str = "OPENAI_BASE_URL";
+/// The name of the provider in the settings of a step with another endpoint.
+const PROVIDER: &str = "step";
+/// The user's login, in the configuration folder.
+const CREDENTIALS: &str = "auth.json";
+
+const BY_KEY: Access = Access {
+    variables: &KEYS,
+    base_url: Some(BASE_URL),
+    hosts: &["api.openai.com"],
+};
+const BY_LOGIN: Access = Access {
+    variables: &[],
+    base_url: None,
+    hosts: &["chatgpt.com"],
+};
 
 /// Settings that switch off telemetry and update checks, for every proxied step.
 const QUIET: [&str; 4] = [
@@ -45,8 +71,9 @@ const FEATURES: [&str; 17] = [
     "shell_snapshot",
     "workspace_dependencies",
 ];
-/// Settings that disable further native tools.
-const TOOLS_OFF: [&str; 3] = [
+/// Settings that disable further native tools, and the instructions that Codex finds above the folder it starts in.
+const TOOLS_OFF: [&str; 4] = [
+    "project_doc_max_bytes=0",
     r#"web_search="disabled""#,
     "tools.experimental_request_user_input.enabled=false",
     "tools.update_plan.enabled=false",
@@ -62,6 +89,20 @@ impl AgentCli for Codex {
 
     fn isolated_version(&self) -> &'static str {
         "0.166.0"
+    }
+
+    fn accesses(&self, users: Variables<'_>, options: &Options) -> Vec<&'static Access> {
+        let has_key = KEYS.iter().any(|name| users.get(name).is_some());
+        let is_elsewhere = options.base_url.is_some() || users.get(BASE_URL).is_some();
+        if has_key || is_elsewhere || !stored(users)["tokens"].is_object() {
+            vec![&BY_KEY]
+        } else {
+            vec![&BY_LOGIN]
+        }
+    }
+
+    fn instructions(&self) -> &'static [&'static str] {
+        &["AGENTS.md"]
     }
 
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
@@ -81,24 +122,9 @@ impl AgentCli for Codex {
         ]
     }
 
-    fn use_scripted_model(
-        &self,
-        options: &mut Options,
-        home: &Folder,
-        url: &str,
-    ) -> Result<(), StepFailed> {
-        options.set_variable(HOME, &home.path().display().to_string());
-        options.set_variable("PROBE_KEY", PROBE_KEY);
-        for setting in [
-            r#"model_provider="probe""#.to_owned(),
-            r#"model_providers.probe.name="probe""#.to_owned(),
-            format!(r#"model_providers.probe.base_url="{url}/v1""#),
-            r#"model_providers.probe.wire_api="responses""#.to_owned(),
-            r#"model_providers.probe.env_key="PROBE_KEY""#.to_owned(),
-        ] {
-            options.extra_args.extend(["-c".to_owned(), setting]);
-        }
-        Ok(())
+    fn use_scripted_model(&self, options: &mut Options, url: &str) {
+        options.base_url = Some(format!("{url}/v1"));
+        options.set_variable(KEYS[0], PROBE_KEY);
     }
 }
 
@@ -140,16 +166,94 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         push(&mut args, &["--disable", "apps", "--disable", "plugins"]);
         push(&mut args, &["-c", &untrusted(task.workdir)]);
     }
-    match task.proxy {
-        Proxy::Full => full(task, &mut args).await?,
-        Proxy::Additive | Proxy::Off => {}
+    let mut env = Vec::new();
+    let mut cwd = None;
+    if let Some(home) = &task.home {
+        env.extend(own_home(task, home)?);
+        endpoint(task, &mut args);
+        full(task, &env, &mut args).await?;
+        cwd = Some(home.work());
     }
     Ok(Launch {
         args,
-        env: Vec::new(),
+        env,
         stdin: task.prompt.clone(),
-        cwd: None,
+        cwd,
     })
+}
+
+/// The configuration folder in the step's home, with the user's login.
+fn own_home(task: &Task<'_>, home: &OwnHome) -> Result<Vec<(String, String)>, StepFailed> {
+    let login = stored(task.users);
+    let login = match api_key(task.users) {
+        Some((_, key)) => json!({"OPENAI_API_KEY": key}),
+        None if login["tokens"].is_object() => access_alone(login)?,
+        None => json!({"OPENAI_API_KEY": login["OPENAI_API_KEY"]}),
+    };
+    let name = in_home(&format!(".codex/{CREDENTIALS}"));
+    // Also creates the folder: Codex does not start without it.
+    task.folder.write(&name, &compact(&login))?;
+    let folder = home.path().join(".codex").display().to_string();
+    Ok(vec![(HOME.to_owned(), folder)])
+}
+
+/// The user's login without its refresh token.
+fn access_alone(mut login: Value) -> Result<Value, StepFailed> {
+    let token = text(&login, "/tokens/access_token").unwrap_or_default();
+    if login::has_passed(login::claims(&token).get("exp")) {
+        return Err(login::expired(PROGRAM));
+    }
+    login["tokens"]["refresh_token"] = json!("");
+    // Codex renews a login that is some days old; this one cannot be renewed, and is known to be valid.
+    login["last_refresh"] = json!(Timestamp::now().to_string());
+    Ok(login)
+}
+
+/// The key in the user's environment, with its variable.
+fn api_key(users: Variables<'_>) -> Option<(&'static str, &str)> {
+    let mut found = KEYS.into_iter();
+    found.find_map(|name| users.get(name).map(|key| (name, key)))
+}
+
+/// Settings for an endpoint other than OpenAI's.
+fn endpoint(task: &Task<'_>, args: &mut Vec<String>) {
+    let url = task.options.base_url.as_deref();
+    let Some(url) = url.or_else(|| task.users.get(BASE_URL)) else {
+        return;
+    };
+    let provider = format!("model_providers.{PROVIDER}");
+    for setting in [
+        format!("model_provider={}", toml(PROVIDER)),
+        format!("{provider}.name={}", toml(PROVIDER)),
+        format!("{provider}.base_url={}", toml(url)),
+        format!(r#"{provider}.wire_api="responses""#),
+    ] {
+        push(args, &["-c", &setting]);
+    }
+    if let Some((variable, _)) = api_key(task.users) {
+        let setting = format!("{provider}.env_key={}", toml(variable));
+        push(args, &["-c", &setting]);
+    }
+}
+
+/// The login that Codex stored in the user's home; null if there is none.
+fn stored(users: Variables<'_>) -> Value {
+    let folder = users_folder(users);
+    folder.map_or(Value::Null, |folder| login::read(&folder.join(CREDENTIALS)))
+}
+
+/// The user's configuration folder.
+fn users_folder(users: Variables<'_>) -> Option<PathBuf> {
+    match users.get(HOME) {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => Some(Path::new(users.get("HOME")?).join(".codex")),
+    }
+}
+
+fn users_config(users: Variables<'_>) -> String {
+    let file = users_folder(users).map(|folder| folder.join("config.toml"));
+    let text = file.and_then(|file| fs::read_to_string(file).ok());
+    text.unwrap_or_default()
 }
 
 /// Marks the work folder and its parents as untrusted projects, so that Codex ignores `.codex/config.toml` in them even
@@ -170,22 +274,20 @@ fn untrusted(workdir: &Path) -> String {
     format!("projects={{{}}}", entries.join(","))
 }
 
-async fn full(task: &Task<'_>, args: &mut Vec<String>) -> Result<(), StepFailed> {
+async fn full(
+    task: &Task<'_>,
+    added: &[(String, String)],
+    args: &mut Vec<String>,
+) -> Result<(), StepFailed> {
     for feature in FEATURES {
         push(args, &["--disable", feature]);
     }
     for setting in TOOLS_OFF {
         push(args, &["-c", setting]);
     }
-    for name in other_servers(task).await? {
-        push(
-            args,
-            &["-c", &format!("mcp_servers.{}.enabled=false", key(&name))],
-        );
-    }
     let catalog = task
         .folder
-        .write("codex-models.json", &models(task).await?)?;
+        .write("codex-models.json", &models(task, added).await?)?;
     let catalog = format!(
         "model_catalog_json={}",
         toml(&catalog.display().to_string())
@@ -194,19 +296,17 @@ async fn full(task: &Task<'_>, args: &mut Vec<String>) -> Result<(), StepFailed>
     Ok(())
 }
 
-/// The MCP servers that the user has configured.
-async fn other_servers(task: &Task<'_>) -> Result<Vec<String>, StepFailed> {
-    let listed = asked(task, &["mcp", "list", "--json"]).await?;
-    let listed: Value = serde_json::from_str(&listed).unwrap_or_default();
-    let names = listed.as_array().into_iter().flatten();
-    let names = names.filter_map(|server| text(server, "/name"));
-    Ok(names.filter(|name| name != SERVER).collect())
-}
-
 /// Codex's model catalog without native tools: the catalog decides which tools each model gets.
-async fn models(task: &Task<'_>) -> Result<String, StepFailed> {
-    let bundled = asked(task, &["debug", "models", "--bundled"]).await?;
-    without_tools(&bundled)
+async fn models(task: &Task<'_>, added: &[(String, String)]) -> Result<String, StepFailed> {
+    let env = [task.env, added].concat();
+    let question = Question {
+        program: PROGRAM,
+        args: &["debug", "models", "--bundled"],
+        env: &env,
+        // Not the work folder: configuration files in it could change the answer.
+        cwd: task.folder.path(),
+    };
+    without_tools(&ask(task.warden_program, &question).await?)
 }
 
 fn without_tools(bundled: &str) -> Result<String, StepFailed> {
@@ -238,39 +338,15 @@ fn without_tools(bundled: &str) -> Result<String, StepFailed> {
     Ok(catalog.to_string())
 }
 
-async fn asked(task: &Task<'_>, args: &[&str]) -> Result<String, StepFailed> {
-    let question = Question {
-        program: PROGRAM,
-        args,
-        env: task.env,
-        // Not the work folder: configuration files in it could change the answer.
-        cwd: task.folder.path(),
-    };
-    ask(task.warden_program, &question).await
-}
-
 /// Whether the user's configuration sets `sandbox_mode`.
 fn users_sandbox(task: &Task<'_>) -> bool {
-    let home = task.variable(HOME).map(std::path::PathBuf::from);
-    let home = home.or_else(|| Some(std::path::Path::new(task.variable("HOME")?).join(".codex")));
-    let written = home.and_then(|home| std::fs::read_to_string(home.join("config.toml")).ok());
     let sets = |line: &str| line.trim_start().starts_with("sandbox_mode");
-    written.is_some_and(|text| text.lines().any(sets))
+    users_config(task.users).lines().any(sets)
 }
 
 /// A TOML string. TOML's basic strings accept JSON's escapes.
 fn toml(text: &str) -> String {
     callgate_wire::quote(text)
-}
-
-/// A component of a dotted TOML key, quoted if necessary.
-fn key(name: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !name.is_empty() && name.chars().all(plain) {
-        name.to_owned()
-    } else {
-        toml(name)
-    }
 }
 
 fn read_event(event: &Value) -> Vec<AgentEvent> {
@@ -393,18 +469,6 @@ mod tests {
             }
         }
         assert!(without_tools("not JSON").is_err());
-    }
-
-    #[test]
-    fn unusual_server_names_are_quoted_as_one_key_part() {
-        for (name, expected) in [
-            ("plain-name_1", "plain-name_1"),
-            ("a.b", r#""a.b""#),
-            ("a\"b", r#""a\"b""#),
-            ("", r#""""#),
-        ] {
-            assert_eq!(key(name), expected);
-        }
     }
 
     #[test]

@@ -17,6 +17,11 @@ pub enum StepFailed {
         /// What the agent would do with it.
         why: String,
     },
+    /// The login that the agent stored has to be renewed, which a step never does.
+    #[error(
+        "the login of `{program}` has expired; run `{program}` once to renew it, or set an API key in the environment"
+    )]
+    LoginExpired { program: String },
     /// The agent never listed its tools, so nothing it did passed the gate. Most agents report success even then.
     #[error("the agent's tools were never listed: its tool server did not start")]
     NoTools,
@@ -60,6 +65,7 @@ impl StepFailed {
             Self::Setup(_) => "SETUP",
             Self::NotStarted { .. } => "NOT_STARTED",
             Self::ProjectFile { .. } => "PROJECT_FILE",
+            Self::LoginExpired { .. } => "LOGIN_EXPIRED",
             Self::NoTools => "NO_TOOLS",
             Self::NoFinalEvent { .. } => "NO_FINAL_EVENT",
             Self::Agent(_) => "AGENT",

@@ -20,14 +20,14 @@ const UNNAMED_LOCK: &str = "lock.new";
 
 /// A private folder, removed on drop.
 #[derive(Debug)]
-pub(crate) struct Folder {
+pub struct Folder {
     path: PathBuf,
     _lock: File,
 }
 
 impl Folder {
     /// Creates a folder in the system's temporary folder, because the path of a Unix socket must be short.
-    pub(crate) fn make() -> io::Result<Self> {
+    pub fn make() -> io::Result<Self> {
         let path = std::env::temp_dir().join(format!("{PREFIX}{}", Ulid::generate()));
         DirBuilder::new().mode(0o700).create(&path)?;
         // Another process may be sweeping right now. To it, an unlocked lock file means a crashed step, so the file gets
@@ -39,7 +39,7 @@ impl Folder {
         Ok(Self { path, _lock: lock })
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.path
     }
 

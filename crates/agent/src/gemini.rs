@@ -10,9 +10,10 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     Options, Proxy, StepFailed,
+    access::{Access, GOOGLE_KEY_FILE, Variables},
     cli::{AgentCli, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text, used},
-    folder::Folder,
+    home::{OwnHome, in_home, in_work},
     launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, nothing, push},
 };
 
@@ -34,10 +35,58 @@ priority = 950
 "#;
 /// The prefixes that versions of Gemini give to our tools.
 const PREFIXES: [&str; 2] = ["mcp_callgate_", "callgate__"];
-/// The files with the user's login, beside the settings.
-const CREDENTIALS: [&str; 3] = ["oauth_creds.json", "google_accounts.json", ".env"];
-/// The file with instructions that Gemini reads from its working directory.
-const CONTEXT: &str = "GEMINI.md";
+/// The files with the user's login, beside the settings. A step's copy has the refresh token, because an access token of
+/// Google's lasts an hour. Google's refresh tokens can be used again, so the copy that is renewed does not end the user's.
+const CREDENTIALS: [&str; 2] = ["oauth_creds.json", "google_accounts.json"];
+/// Beside the settings, too: variables, of which a step takes those of the login.
+const VARIABLES: &str = ".env";
+/// Switches for the kinds of login.
+const USE_VERTEX: &str = "GOOGLE_GENAI_USE_VERTEXAI";
+const USE_LOGIN: &str = "GOOGLE_GENAI_USE_GCA";
+
+const API_KEY: Access = Access {
+    variables: &["GEMINI_API_KEY", "GEMINI_MODEL"],
+    base_url: Some("GOOGLE_GEMINI_BASE_URL"),
+    hosts: &["generativelanguage.googleapis.com"],
+};
+const LOGIN: Access = Access {
+    variables: &[
+        USE_LOGIN,
+        "GEMINI_MODEL",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_CLOUD_PROJECT_ID",
+    ],
+    base_url: None,
+    hosts: &[
+        "cloudcode-pa.googleapis.com",
+        "oauth2.googleapis.com",
+        "www.googleapis.com",
+    ],
+};
+const VERTEX: Access = Access {
+    variables: &[
+        USE_VERTEX,
+        "GEMINI_MODEL",
+        "GOOGLE_API_KEY",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_CLOUD_PROJECT_ID",
+        "GOOGLE_CLOUD_LOCATION",
+        GOOGLE_KEY_FILE,
+    ],
+    base_url: Some("GOOGLE_VERTEX_BASE_URL"),
+    hosts: &[
+        "{GOOGLE_CLOUD_LOCATION|us-central1}-aiplatform.googleapis.com",
+        "aiplatform.googleapis.com",
+        "oauth2.googleapis.com",
+    ],
+};
+
+/// The kinds of login by Gemini's names for them.
+const KINDS: [(&str, &Access); 3] = [
+    ("gemini-api-key", &API_KEY),
+    ("oauth-personal", &LOGIN),
+    ("vertex-ai", &VERTEX),
+];
 
 #[derive(Debug)]
 pub(crate) struct Gemini;
@@ -49,6 +98,15 @@ impl AgentCli for Gemini {
 
     fn isolated_version(&self) -> &'static str {
         "0.61.0"
+    }
+
+    fn accesses(&self, users: Variables<'_>, _options: &Options) -> Vec<&'static Access> {
+        let (_, access) = kind(users);
+        vec![access]
+    }
+
+    fn instructions(&self) -> &'static [&'static str] {
+        &["GEMINI.md", "AGENTS.md"]
     }
 
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
@@ -71,19 +129,10 @@ impl AgentCli for Gemini {
         ]
     }
 
-    fn use_scripted_model(
-        &self,
-        options: &mut Options,
-        home: &Folder,
-        url: &str,
-    ) -> Result<(), StepFailed> {
-        let auth = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
-        home.write(".gemini/settings.json", &compact(&auth))?;
-        options.set_variable(HOME, &home.path().display().to_string());
+    fn use_scripted_model(&self, options: &mut Options, url: &str) {
         options.set_variable("GOOGLE_GEMINI_BASE_URL", url);
         options.set_variable("GEMINI_API_KEY", PROBE_KEY);
         options.model = Some("gemini-2.5-pro".to_owned());
-        Ok(())
     }
 }
 
@@ -96,78 +145,126 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     if let Some(mode) = &task.options.approval_mode {
         push(&mut args, &["--approval-mode", mode]);
     }
-    let mut prompt = task.prompt.clone();
+    let mut stdin = task.prompt.clone();
     let mut env = Vec::new();
     let mut cwd = None;
     if task.proxy == Proxy::Additive {
         let why = "would change Gemini's environment, and Gemini has no option to ignore it";
         task.refuse_project_files(&[".gemini/.env"], why)?;
     }
-    if task.relay.is_some() {
-        settings(task)?;
-        let home = task.folder.path().display().to_string();
-        env.push((HOME.to_owned(), home));
-    }
-    match task.proxy {
-        Proxy::Full => {
-            let policy = task.folder.write("gemini-policy.toml", POLICY)?;
-            let policy = policy.display().to_string();
-            // Gemini is not started in the work folder: it would load `.env` files from there, and a `GEMINI.md` can pull
-            // other files into the prompt. `--include-directories` would load the work folder's `GEMINI.md` as well.
-            cwd = Some(own_folder(task)?);
-            push(
-                &mut args,
-                &[
-                    "--allowed-mcp-server-names",
-                    SERVER,
-                    "-e",
-                    "none",
-                    "--policy",
-                    &policy,
-                ],
-            );
+    match &task.home {
+        Some(home) => {
+            settings(task, &in_home(".gemini"), fresh_settings(task))?;
+            env.push((HOME.to_owned(), home.path().display().to_string()));
+            env.extend(stored_variables(task));
+            push_isolation(task, &mut args)?;
+            cwd = Some(own_folder(task, home)?);
             // Unescaped, `@` reads a file into the prompt, and a leading slash runs a command of Gemini's own.
-            prompt = format!(" {}", prompt.replace('@', "\\@"));
+            stdin = format!(" {}", stdin.replace('@', "\\@"));
         }
-        Proxy::Additive | Proxy::Off => {}
+        None if task.relay.is_some() => {
+            // Native tools stay in this mode, and so do the user's settings for them.
+            settings(task, ".gemini", users_own(task))?;
+            copy(task, VARIABLES, ".gemini")?;
+            let home = task.folder.path().display().to_string();
+            env.push((HOME.to_owned(), home));
+        }
+        None => {}
     }
-    push(&mut args, &["-p", &prompt]);
     Ok(Launch {
         args,
         env,
-        stdin: String::new(),
+        stdin,
         cwd,
     })
 }
 
-/// A private folder to start Gemini in. It has the user's `.env` files, so that Gemini finds those and does not search
-/// the parent folders for others.
-fn own_folder(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
-    let variables = users_variables(task).unwrap_or_default();
+/// Disables everything except the tools of our server.
+fn push_isolation(task: &Task<'_>, args: &mut Vec<String>) -> Result<(), StepFailed> {
+    let policy = task.folder.write("gemini-policy.toml", POLICY)?;
+    let policy = policy.display().to_string();
+    let only = ["--allowed-mcp-server-names", SERVER, "-e", "none"];
+    push(args, &only);
+    push(args, &["--policy", &policy]);
+    Ok(())
+}
+
+/// The folder to start Gemini in, which is not the work folder: it would load `.env` files from there. Its own are empty, so
+/// that Gemini finds them and does not search the parent folders for others.
+fn own_folder(task: &Task<'_>, home: &OwnHome) -> Result<PathBuf, StepFailed> {
     for name in [".gemini/.env", ".env"] {
-        task.folder.write(&format!("work/{name}"), &variables)?;
+        task.folder.write(&in_work(name), "")?;
     }
-    let place = task
-        .folder
-        .write(&format!("work/{CONTEXT}"), &task.place())?;
-    Ok(place.with_file_name(""))
+    Ok(home.work())
 }
 
-/// The content of the user's `.env` file for Gemini.
-fn users_variables(task: &Task<'_>) -> Option<String> {
-    let own = users_home(task)?;
-    let beside = own.parent()?.join(".env");
-    let read = |path: PathBuf| fs::read_to_string(path).ok();
-    read(own.join(".env")).or_else(|| read(beside))
+/// The kind of login that the user's settings or variables choose, by Gemini's name for it.
+fn kind(users: Variables<'_>) -> (&'static str, &'static Access) {
+    let home = users_home(users);
+    let chosen = selected(&users_settings(home.as_deref()));
+    let stored = |name: &str| {
+        let home = home.as_ref();
+        home.is_some_and(|home| home.join(name).exists())
+    };
+    let name = match chosen.as_deref() {
+        Some(name) => name,
+        None if users.is_on(USE_VERTEX) => "vertex-ai",
+        None if users.is_on(USE_LOGIN) => "oauth-personal",
+        None if users.get("GEMINI_API_KEY").is_none() && stored(CREDENTIALS[0]) => "oauth-personal",
+        None => "gemini-api-key",
+    };
+    let found = KINDS.into_iter().find(|(known, _)| *known == name);
+    found.unwrap_or(KINDS[0])
 }
 
-/// Writes the step's settings into its private home. The user's settings are only read.
-fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
+/// The kind of login in the user's settings.
+fn selected(settings: &Value) -> Option<String> {
+    let nested = text(settings, "/security/auth/selectedType");
+    nested.or_else(|| text(settings, "/selectedAuthType"))
+}
+
+/// Variables of the login in the user's `.env` file, which no variable of the environment replaces. The file's other
+/// variables are configuration, an endpoint among them.
+fn stored_variables(task: &Task<'_>) -> Vec<(String, String)> {
+    let (_, access) = kind(task.users);
+    let file = users_home(task.users).and_then(|home| {
+        let read = |path: PathBuf| fs::read_to_string(path).ok();
+        read(home.join(VARIABLES)).or_else(|| read(home.parent()?.join(VARIABLES)))
+    });
+    let lines = file.iter().flat_map(|text| text.lines());
+    let pairs = lines.filter_map(variable);
+    pairs
+        .filter(|(name, _)| access.variables.contains(&name.as_str()))
+        .filter(|(name, _)| !task.env.iter().any(|(known, _)| known == name))
+        .collect()
+}
+
+/// A line of a `.env` file.
+fn variable(line: &str) -> Option<(String, String)> {
+    let line = line.trim();
+    let line = line.strip_prefix("export ").unwrap_or(line);
+    let (name, value) = line.split_once('=')?;
+    let value = value.trim();
+    let quoted = ['"', '\'', '`'].into_iter().find_map(|quote| {
+        let inside = value.strip_prefix(quote)?;
+        inside.split(quote).next()
+    });
+    let plain = || value.split(" #").next().unwrap_or_default().trim_end();
+    Some((
+        name.trim().to_owned(),
+        quoted.unwrap_or_else(plain).to_owned(),
+    ))
+}
+
+/// Writes settings with our server, and the user's login, into a folder of the step.
+fn settings(
+    task: &Task<'_>,
+    folder: &str,
+    mut settings: Map<String, Value>,
+) -> Result<(), StepFailed> {
     let Some(relay) = &task.relay else {
         return Ok(());
     };
-    let home = users_home(task);
-    let mut settings = inherited_settings(task, &users_settings(home.as_deref()));
     let servers = settings.entry("mcpServers").or_insert_with(nothing);
     if let Some(servers) = servers.as_object_mut() {
         servers.insert(SERVER.to_owned(), server(relay));
@@ -175,10 +272,11 @@ fn settings(task: &Task<'_>) -> Result<(), StepFailed> {
     for (key, value) in quiet_settings() {
         settings.insert(key.to_owned(), value);
     }
+    let settings = compact(&Value::Object(settings));
     task.folder
-        .write(".gemini/settings.json", &compact(&Value::Object(settings)))?;
-    if let Some(home) = home {
-        copy_credentials(task, &home)?;
+        .write(&format!("{folder}/settings.json"), &settings)?;
+    for name in CREDENTIALS {
+        copy(task, name, folder)?;
     }
     Ok(())
 }
@@ -190,26 +288,26 @@ fn users_settings(home: Option<&Path>) -> Value {
         .unwrap_or_else(nothing)
 }
 
-/// The part of the user's settings that the step inherits.
-fn inherited_settings(task: &Task<'_>, users: &Value) -> Map<String, Value> {
-    let mut settings = match task.proxy {
-        Proxy::Full | Proxy::Off => Map::new(),
-        // Native tools stay in this mode, and so do the user's settings for them.
-        Proxy::Additive => users.as_object().cloned().unwrap_or_default(),
-    };
-    for key in ["security", "selectedAuthType"] {
-        if let Some(value) = users.get(key) {
-            settings.insert(key.to_owned(), value.clone());
-        }
-    }
-    let mut advanced = object(users, "advanced");
+/// Settings that take nothing from the user's but the kind of login.
+fn fresh_settings(task: &Task<'_>) -> Map<String, Value> {
+    let (kind, _) = kind(task.users);
+    let settings = json!({
+        "security": {"auth": {"selectedType": kind}},
+        "advanced": {"ignoreLocalEnv": true},
+        // Keeps Gemini from reading instructions in the parents of the step's folder.
+        "context": {"memoryBoundaryMarkers": []},
+    });
+    settings.as_object().cloned().unwrap_or_default()
+}
+
+/// The user's settings, without the work folder's variables.
+fn users_own(task: &Task<'_>) -> Map<String, Value> {
+    let users = users_settings(users_home(task.users).as_deref());
+    let mut settings = users.as_object().cloned().unwrap_or_default();
+    let advanced = users.get("advanced").and_then(Value::as_object);
+    let mut advanced = advanced.cloned().unwrap_or_default();
     advanced.insert("ignoreLocalEnv".to_owned(), json!(true));
     settings.insert("advanced".to_owned(), Value::Object(advanced));
-    if task.proxy == Proxy::Full {
-        // Keeps Gemini from reading instructions in the parents of the step's folder.
-        let context = json!({"memoryBoundaryMarkers": []});
-        settings.insert("context".to_owned(), context);
-    }
     settings
 }
 
@@ -238,24 +336,17 @@ fn quiet_settings() -> [(&'static str, Value); 5] {
     ]
 }
 
-/// Copies the user's login into the step's home.
-fn copy_credentials(task: &Task<'_>, home: &Path) -> Result<(), StepFailed> {
-    for name in CREDENTIALS {
-        if let Ok(own) = fs::read_to_string(home.join(name)) {
-            task.folder.write(&format!(".gemini/{name}"), &own)?;
-        }
+/// Copies a file beside the user's settings into a folder of the step.
+fn copy(task: &Task<'_>, name: &str, folder: &str) -> Result<(), StepFailed> {
+    let own = users_home(task.users).and_then(|home| fs::read_to_string(home.join(name)).ok());
+    if let Some(own) = own {
+        task.folder.write(&format!("{folder}/{name}"), &own)?;
     }
     Ok(())
 }
 
-/// An object in the user's settings; empty if it is missing.
-fn object(users: &Value, key: &str) -> Map<String, Value> {
-    let found = users.get(key).and_then(Value::as_object);
-    found.cloned().unwrap_or_default()
-}
-
-fn users_home(task: &Task<'_>) -> Option<PathBuf> {
-    let home = task.variable(HOME).or_else(|| task.variable("HOME"))?;
+fn users_home(users: Variables<'_>) -> Option<PathBuf> {
+    let home = users.get(HOME).or_else(|| users.get("HOME"))?;
     Some(PathBuf::from(home).join(".gemini"))
 }
 
@@ -320,27 +411,65 @@ mod tests {
         assert_eq!(policy, POLICY);
         assert_eq!(launch.value("--allowed-mcp-server-names"), Some("callgate"));
         assert_eq!(launch.value("-e"), Some("none"));
-        let settings = bench.written(".gemini/settings.json");
+        let settings = bench.in_home(".gemini/settings.json");
         assert_eq!(settings["hooksConfig"]["enabled"], false);
         let servers = settings["mcpServers"].as_object().unwrap();
         assert_eq!(servers.keys().collect::<Vec<_>>(), ["callgate"]);
     }
 
     #[tokio::test]
-    async fn gemini_starts_outside_the_work_folder_and_reads_the_users_env_file() {
-        let bench = Bench::new();
+    async fn gemini_gets_the_login_of_the_users_env_file_and_nothing_else() {
+        let mut bench = Bench::new();
         bench.file("work/.gemini/.env", "GEMINI_API_KEY=thief");
-        bench.file("home/.gemini/.env", "GEMINI_API_KEY=users");
+        let users = "export GEMINI_API_KEY='users' # mine\nGOOGLE_GEMINI_BASE_URL=http://x\nNODE_OPTIONS=-r x\n";
+        bench.file("home/.gemini/.env", users);
         let launch = launched(&bench, Proxy::Full, "x").await;
+        assert_eq!(launch.variable("GEMINI_API_KEY"), Some("users"));
+        assert_eq!(launch.variable("GOOGLE_GEMINI_BASE_URL"), None);
+        assert_eq!(launch.variable("NODE_OPTIONS"), None);
         let cwd = launch.cwd.unwrap();
-        assert!(cwd.starts_with(bench.folder.path()), "{}", cwd.display());
+        assert_eq!(cwd, bench.folder.path().join("work"));
         for name in [".gemini/.env", ".env"] {
-            let found = fs::read_to_string(cwd.join(name)).unwrap();
-            assert_eq!(found, "GEMINI_API_KEY=users", "{name}");
+            assert_eq!(fs::read_to_string(cwd.join(name)).unwrap(), "", "{name}");
         }
-        let told = fs::read_to_string(cwd.join("GEMINI.md")).unwrap();
-        let work = bench.path("work").display().to_string();
-        assert!(told.contains(&work), "{told}");
+        bench.set("GEMINI_API_KEY", "of the environment");
+        let launch = launched(&bench, Proxy::Full, "x").await;
+        assert_eq!(launch.variable("GEMINI_API_KEY"), None);
+    }
+
+    #[test]
+    fn lines_of_env_files_are_read_as_gemini_reads_them() {
+        for (line, expected) in [
+            ("A=b", Some(("A", "b"))),
+            (" export A = b # c", Some(("A", "b"))),
+            ("A='b # c' d", Some(("A", "b # c"))),
+            ("A=\"\"", Some(("A", ""))),
+            ("A='b", Some(("A", "b"))),
+            ("A", None),
+            ("", None),
+        ] {
+            let read = variable(line);
+            let read = read
+                .as_ref()
+                .map(|(name, value)| (name.as_str(), value.as_str()));
+            assert_eq!(read, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_kind_of_login_follows_settings_then_variables_then_stored_credentials() {
+        let mut bench = Bench::new();
+        let name = |bench: &Bench| kind(Variables(&bench.env)).0;
+        assert_eq!(name(&bench), "gemini-api-key");
+        bench.file("home/.gemini/oauth_creds.json", "{}");
+        assert_eq!(name(&bench), "oauth-personal");
+        bench.set("GEMINI_API_KEY", "k");
+        assert_eq!(name(&bench), "gemini-api-key");
+        bench.set(USE_VERTEX, "true");
+        assert_eq!(name(&bench), "vertex-ai");
+        let settings = r#"{"security":{"auth":{"selectedType":"oauth-personal"}}}"#;
+        bench.file("home/.gemini/settings.json", settings);
+        assert_eq!(name(&bench), "oauth-personal");
     }
 
     #[tokio::test]
@@ -357,18 +486,18 @@ mod tests {
     #[tokio::test]
     async fn additive_mode_keeps_user_settings_and_full_mode_only_the_login() {
         let bench = Bench::new();
-        let users = r#"{"theme":"dark","security":{"auth":1},"mcpServers":{"mine":{}}}"#;
+        let users = r#"{"theme":"dark","security":{"auth":{"selectedType":"vertex-ai"}},"mcpServers":{"mine":{}}}"#;
         bench.file("home/.gemini/settings.json", users);
         launched(&bench, Proxy::Additive, "x").await;
         let additive = bench.written(".gemini/settings.json");
         launched(&bench, Proxy::Full, "x").await;
-        let full = bench.written(".gemini/settings.json");
+        let full = bench.in_home(".gemini/settings.json");
         assert_eq!(additive["theme"], "dark");
         assert!(additive["mcpServers"]["mine"].is_object());
         assert_eq!(full.get("theme"), None);
         assert_eq!(full["mcpServers"].get("mine"), None);
         for settings in [&additive, &full] {
-            assert_eq!(settings["security"]["auth"], 1);
+            assert_eq!(settings["security"]["auth"]["selectedType"], "vertex-ai");
             assert_eq!(settings["advanced"]["ignoreLocalEnv"], true);
         }
     }
@@ -378,7 +507,7 @@ mod tests {
         let bench = Bench::new();
         let users = bench.file("home/.gemini/oauth_creds.json", r#"{"token":1}"#);
         launched(&bench, Proxy::Full, "x").await;
-        assert_eq!(bench.written(".gemini/oauth_creds.json")["token"], 1);
+        assert_eq!(bench.in_home(".gemini/oauth_creds.json")["token"], 1);
         assert!(users.exists());
     }
 
@@ -392,9 +521,9 @@ mod tests {
             ("", " "),
         ] {
             let launch = launched(&bench, Proxy::Full, prompt).await;
-            assert_eq!(launch.value("-p"), Some(full));
+            assert_eq!(launch.stdin, full);
             let launch = launched(&bench, Proxy::Off, prompt).await;
-            assert_eq!(launch.value("-p"), Some(prompt));
+            assert_eq!(launch.stdin, prompt);
         }
     }
 

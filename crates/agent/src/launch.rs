@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::{Options, Proxy, StepFailed, folder::Folder};
+use crate::{Options, Proxy, StepFailed, access::Variables, folder::Folder, home::OwnHome};
 
 /// The name under which an agent knows our tools.
 pub(crate) const SERVER: &str = "callgate";
@@ -14,9 +14,9 @@ pub(crate) const CALL_TIMEOUT_MS: u64 = 600_000;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Launch {
     pub(crate) args: Vec<String>,
-    /// Added to the inherited environment.
+    /// Added to the environment of the task.
     pub(crate) env: Vec<(String, String)>,
-    /// The prompt; empty if it is passed as an argument.
+    /// The prompt. It is never an argument: those are short, and other users see them.
     pub(crate) stdin: String,
     /// The working directory; `None` means the work folder.
     pub(crate) cwd: Option<PathBuf>,
@@ -33,8 +33,12 @@ pub(crate) struct Task<'a> {
     pub(crate) options: &'a Options,
     /// The prompt before any escaping that the agent's CLI needs.
     pub(crate) prompt: String,
-    /// The environment that the agent inherits.
+    /// The user's environment.
+    pub(crate) users: Variables<'a>,
+    /// The agent's environment before [`Launch::env`] is added.
     pub(crate) env: &'a [(String, String)],
+    /// The step's own home; `None` means the user's.
+    pub(crate) home: Option<OwnHome>,
     /// The relay's command; `None` without a proxy.
     pub(crate) relay: Option<Relay>,
 }
@@ -61,28 +65,10 @@ impl Relay {
 }
 
 impl Task<'_> {
-    /// A variable of the agent's environment.
-    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        let found = self.env.iter().find(|(known, _)| known == name);
-        found
-            .map(|(_, value)| value.as_str())
-            .filter(|value| !value.is_empty())
-    }
-}
-
-impl Task<'_> {
-    /// Tells an agent its work folder, for agents that are started in another one.
-    pub(crate) fn place(&self) -> String {
-        let folder = self.workdir.display();
-        format!(
-            "You work in the folder `{folder}`. Your tools resolve relative paths against it, whatever your own working directory is.\n"
-        )
-    }
-
     /// Refuses to start an agent that would load one of these files from its work folder, or from a parent folder up to
     /// the user's home. `why` says what the agent would do with it.
     pub(crate) fn refuse_project_files(&self, names: &[&str], why: &str) -> Result<(), StepFailed> {
-        let home = self.variable("HOME").map(Path::new);
+        let home = self.users.get("HOME").map(Path::new);
         let folders = self.workdir.ancestors();
         let project = folders.take_while(|folder| Some(*folder) != home);
         let found = project

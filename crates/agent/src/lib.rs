@@ -9,6 +9,7 @@
 //! without a final event, has failed, whatever its exit code. Files are only written to a private folder, which is
 //! removed with the step; the user's own configuration is never written.
 
+mod access;
 mod ask;
 mod bypass;
 mod claude;
@@ -19,9 +20,12 @@ mod events;
 mod failed;
 mod folder;
 mod gemini;
+mod home;
+mod instructions;
 mod kind;
 mod launch;
 mod log;
+mod login;
 mod openai;
 mod opencode;
 mod probe;
@@ -35,8 +39,8 @@ mod verdict;
 
 pub use events::{StepEvent, Tokens};
 pub use failed::StepFailed;
-pub use folder::sweep;
+pub use folder::{Folder, sweep};
 pub use kind::{AgentKind, UnknownAgent};
-pub use probe::{ProbeReport, probe};
+pub use probe::{Effect, ProbeReport, probe};
 pub use step::{Options, Outcome, Proxy, Step, StepContext};
 pub use verdict::{Verdict, Verdicts};

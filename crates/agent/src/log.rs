@@ -28,6 +28,11 @@ pub(crate) fn not_isolated(warning: &str) {
     tracing::warn!("{warning}");
 }
 
+/// The step's observer gets `warning` as an event, too.
+pub(crate) fn instructions_left_out(warning: &str) {
+    tracing::warn!("{warning}");
+}
+
 pub(crate) fn verdicts_not_kept(error: &io::Error) {
     tracing::warn!(%error, "could not save the verdicts on installed agents");
 }

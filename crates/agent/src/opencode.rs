@@ -5,25 +5,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 use serde_json::{Map, Value, json};
 use ulid::Ulid;
 
 use crate::{
     Options, Proxy, StepFailed,
-    ask::{Question, ask},
+    access::{Access, Variables},
     cli::{AgentCli, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text, used},
-    folder::Folder,
-    launch::{CALL_TIMEOUT_MS, Launch, SERVER, Task, compact, nothing, push},
+    home::OwnHome,
+    launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, push},
 };
+
+mod providers;
+
+use providers::{accesses, custom_provider, stored_logins};
 
 const PROGRAM: &str = "opencode";
 /// The variable with configuration for OpenCode.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
-
-/// The names of the user's configuration files.
-const CONFIG_FILES: [&str; 3] = ["opencode.json", "opencode.jsonc", "config.json"];
 /// Makes OpenCode ignore most of the configuration in the work folder, but not all.
 const NO_PROJECT: &str = "OPENCODE_DISABLE_PROJECT_CONFIG";
 /// Files in a work folder that OpenCode would execute, or that configure what it executes.
@@ -37,8 +38,6 @@ const PROJECT_FILES: [&str; 8] = [
     ".opencode/tool",
     ".opencode/tools",
 ];
-/// The file with the instruction that names the work folder.
-const PLACE: &str = "config/opencode/callgate-step.md";
 /// The prefix that OpenCode gives to our tools.
 const PREFIX: &str = "callgate_";
 /// Switches off updates, downloads and default plugins, for every proxied step.
@@ -48,6 +47,13 @@ const QUIET: [&str; 4] = [
     "OPENCODE_DISABLE_LSP_DOWNLOAD",
     "OPENCODE_DISABLE_DEFAULT_PLUGINS",
 ];
+/// Switches off the files of other agents that OpenCode reads, for full interception.
+const ALONE: [&str; 2] = [
+    "OPENCODE_DISABLE_CLAUDE_CODE",
+    "OPENCODE_DISABLE_EXTERNAL_SKILLS",
+];
+/// The variable with logins for OpenCode.
+const LOGINS: &str = "OPENCODE_AUTH_CONTENT";
 
 #[derive(Debug)]
 pub(crate) struct OpenCode;
@@ -61,8 +67,16 @@ impl AgentCli for OpenCode {
         "1.18.33"
     }
 
+    fn accesses(&self, users: Variables<'_>, options: &Options) -> Vec<&'static Access> {
+        accesses(users, options)
+    }
+
+    fn instructions(&self) -> &'static [&'static str] {
+        &["AGENTS.md", "CLAUDE.md"]
+    }
+
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
-        Box::pin(launch(task))
+        Box::pin(ready(launch(task)))
     }
 
     fn read_event(&self, event: &Value) -> Vec<AgentEvent> {
@@ -77,26 +91,14 @@ impl AgentCli for OpenCode {
         ]
     }
 
-    fn use_scripted_model(
-        &self,
-        options: &mut Options,
-        _home: &Folder,
-        url: &str,
-    ) -> Result<(), StepFailed> {
-        let provider = json!({
-            "npm": "@ai-sdk/openai-compatible",
-            "name": "probe",
-            "options": {"baseURL": format!("{url}/v1"), "apiKey": PROBE_KEY},
-            "models": {"probe": {"name": "probe", "tool_call": true, "limit": {"context": 100_000, "output": 10_000}}},
-        });
-        let config = json!({"provider": {"probe": provider}, "small_model": "probe/probe"});
-        options.set_variable(CONFIG, &compact(&config));
+    fn use_scripted_model(&self, options: &mut Options, url: &str) {
+        options.base_url = Some(format!("{url}/v1"));
         options.model = Some("probe/probe".to_owned());
-        Ok(())
+        options.set_variable("OPENAI_API_KEY", PROBE_KEY);
     }
 }
 
-async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
+fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = Vec::new();
     push(&mut args, &["run", "--format", "json", "--title", "step"]);
     if let Some(model) = &task.options.model {
@@ -108,27 +110,21 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         task.refuse_project_files(&PROJECT_FILES, why)?;
     }
     let agent = format!("step-{}", Ulid::generate().to_string().to_lowercase());
-    let private = match task.proxy {
-        Proxy::Full => Some(("XDG_CONFIG_HOME".to_owned(), private_home(task)?)),
-        // Programs that native tools start read this variable, too, so it stays the user's.
-        Proxy::Additive | Proxy::Off => None,
-    };
-    env.extend(private.clone());
-    if task.relay.is_some() {
-        let config = config(task, &agent, private.clone()).await?;
+    if let Some(relay) = &task.relay {
+        let config = config(task, &agent, relay);
         env.push((CONFIG.to_owned(), compact(&config)));
         env.extend(QUIET.map(|name| (name.to_owned(), "1".to_owned())));
         env.push((NO_PROJECT.to_owned(), "1".to_owned()));
     }
-    let cwd = match (task.proxy, private) {
-        (Proxy::Full, Some((_, home))) => {
-            push(&mut args, &["--pure", "--agent", &agent]);
-            // OpenCode has a second configuration loader, which ignores both the flag and the variable. It only skips project
-            // configuration if OpenCode is started inside of the user's configuration folder.
-            Some(Path::new(&home).join("opencode"))
+    let mut cwd = None;
+    if let Some(home) = &task.home {
+        if let Some(logins) = stored_logins(task.users, task.options)? {
+            env.push((LOGINS.to_owned(), compact(&logins)));
         }
-        (Proxy::Full | Proxy::Additive | Proxy::Off, _) => None,
-    };
+        push(&mut args, &["--pure", "--agent", &agent]);
+        env.extend(ALONE.map(|name| (name.to_owned(), "1".to_owned())));
+        cwd = Some(own_folder(home)?);
+    }
     Ok(Launch {
         args,
         env,
@@ -137,97 +133,51 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     })
 }
 
-/// Copies the user's configuration into a private folder: OpenCode adds to the files that it reads, and would write to
-/// the user's.
-fn private_home(task: &Task<'_>) -> Result<String, StepFailed> {
-    let users = match task.variable("XDG_CONFIG_HOME") {
-        Some(folder) => Some(PathBuf::from(folder)),
-        None => task
-            .variable("HOME")
-            .map(|home| Path::new(home).join(".config")),
-    };
-    for name in CONFIG_FILES {
-        let file = users
-            .as_ref()
-            .map(|users| users.join("opencode").join(name));
-        if let Some(text) = file.and_then(|file| fs::read_to_string(file).ok()) {
-            task.folder
-                .write(&format!("config/opencode/{name}"), &text)?;
-        }
-    }
-    task.folder.write(PLACE, &task.place())?;
-    Ok(task.folder.path().join("config").display().to_string())
+/// The folder to start OpenCode in. It has a second configuration loader, which ignores both `--pure` and the variable. That
+/// loader only skips project configuration if OpenCode is started inside of the user's configuration folder.
+fn own_folder(home: &OwnHome) -> Result<PathBuf, StepFailed> {
+    let folder = home.path().join(".config/opencode");
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
 }
 
-async fn config(
-    task: &Task<'_>,
-    agent: &str,
-    private: Option<(String, String)>,
-) -> Result<Value, StepFailed> {
-    let Some(relay) = &task.relay else {
-        return Ok(nothing());
+fn config(task: &Task<'_>, agent: &str, relay: &Relay) -> Value {
+    let mut config = match &task.home {
+        Some(_) => Map::new(),
+        None => inherited(task),
     };
+    config.insert("autoupdate".to_owned(), json!(false));
+    config.insert("share".to_owned(), json!("disabled"));
+    if task.home.is_some() {
+        if let Some((name, provider)) = custom_provider(task.users, task.options) {
+            config.insert("provider".to_owned(), json!({name: provider}));
+            config.insert("small_model".to_owned(), json!(task.options.model));
+        }
+        let permission = json!({"*": "deny", "callgate_*": "allow"});
+        let settings = json!({"mode": "primary", "permission": permission});
+        config.insert("agent".to_owned(), json!({agent: settings}));
+        config.insert("permission".to_owned(), permission);
+    }
     let command: Vec<String> = std::iter::once(relay.command())
         .chain(relay.args())
         .collect();
-    let mut servers = Map::new();
-    let mut config = inherited(task);
-    config.insert("autoupdate".to_owned(), json!(false));
-    config.insert("share".to_owned(), json!("disabled"));
-    match task.proxy {
-        Proxy::Full => {
-            for name in other_servers(task, private).await? {
-                servers.insert(name, json!({"enabled": false}));
-            }
-            let permission = json!({"*": "deny", "callgate_*": "allow"});
-            let settings = json!({"mode": "primary", "permission": permission});
-            config.insert("agent".to_owned(), json!({agent: settings}));
-            config.insert("permission".to_owned(), permission);
-            let place = task.folder.path().join(PLACE).display().to_string();
-            config.insert("instructions".to_owned(), json!([place]));
-        }
-        Proxy::Additive | Proxy::Off => {}
-    }
     let own = json!({
         "type": "local",
         "command": command,
         "enabled": true,
         "timeout": CALL_TIMEOUT_MS,
     });
-    servers.insert(SERVER.to_owned(), own);
-    config.insert("mcp".to_owned(), Value::Object(servers));
-    Ok(Value::Object(config))
+    config.insert("mcp".to_owned(), json!({SERVER: own}));
+    Value::Object(config)
 }
 
 /// The user's own value of the variable, which ours extends.
 fn inherited(task: &Task<'_>) -> Map<String, Value> {
-    let written = task.variable(CONFIG);
+    let written = task.users.get(CONFIG);
     let parsed = written.and_then(|text| serde_json::from_str::<Value>(text).ok());
     parsed
         .and_then(|value| value.as_object().cloned())
         .unwrap_or_default()
-}
-
-/// The MCP servers that the user has configured.
-async fn other_servers(
-    task: &Task<'_>,
-    private: Option<(String, String)>,
-) -> Result<Vec<String>, StepFailed> {
-    let no_project = (NO_PROJECT.to_owned(), "1".to_owned());
-    let env = task.env.iter().cloned().chain(private);
-    let env: Vec<(String, String)> = env.chain([no_project]).collect();
-    let question = Question {
-        program: PROGRAM,
-        args: &["debug", "config", "--pure"],
-        env: &env,
-        // Not the work folder: OpenCode would load plugins from it.
-        cwd: task.folder.path(),
-    };
-    let shown = ask(task.warden_program, &question).await?;
-    let shown: Value = serde_json::from_str(&shown).unwrap_or_default();
-    let names = shown.get("mcp").and_then(Value::as_object);
-    let names = names.into_iter().flat_map(Map::keys).cloned();
-    Ok(names.filter(|name| name != SERVER).collect())
 }
 
 fn read_event(event: &Value) -> Vec<AgentEvent> {

@@ -1,17 +1,23 @@
 //! Probes an installed agent: runs it against a scripted model with a private home, and observes which tools it offers
 //! and whether its native tools have any effect.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+mod planted;
+
+use std::{path::Path, sync::Arc, time::Duration};
 
 use callgate_gate::BuiltinTool;
 use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use planted::Planted;
+
+pub use planted::Effect;
+
 use crate::{
     AgentKind, Options, Proxy, Step, StepFailed, Verdict,
     cli::AgentCli,
-    folder::{self, Folder},
+    folder,
     scripted::{OfferedTool, Scripted, ScriptedModel, ScriptedTool, Turn},
     step::{Purpose, StepContext},
     verdict::{Installed, not_installed},
@@ -42,13 +48,17 @@ pub struct ProbeReport {
     pub native_effect: bool,
     /// Whether a call of one of our tools reached the gate.
     pub reached: bool,
+    /// How many hostile files were planted.
+    pub planted: usize,
+    /// What they achieved. Empty for an agent that obeys none of them.
+    pub obeyed: Vec<Effect>,
     pub verdict: Verdict,
     /// Why the step failed; `None` after a success.
     pub error: Option<String>,
 }
 
-/// Runs the installed agent against a scripted model. The gate of `context` must offer the built-in tools over
-/// `workdir`.
+/// Runs the installed agent against a scripted model, for a hostile user in a hostile project: both are planted. `workdir`
+/// must be an empty folder, over which the gate of `context` offers the built-in tools.
 pub async fn probe(
     context: &Arc<StepContext>,
     kind: AgentKind,
@@ -60,7 +70,11 @@ pub async fn probe(
         .verdicts
         .installed(&context.warden_program, cli, &context.env)
         .await?;
-    let home = Folder::make()?;
+    let planted = Planted::plant(kind, workdir).await?;
+    let context = &Arc::new(StepContext {
+        env: planted.environment(&context.env),
+        ..(**context).clone()
+    });
     let reached = "probe-reached";
     let model = ScriptedModel::start(script(cli, workdir, reached)).await?;
     let step = Step {
@@ -68,27 +82,28 @@ pub async fn probe(
         prompt: "Do what the script says.".to_owned(),
         workdir: workdir.to_owned(),
         proxy: Proxy::Full,
-        options: options(cli, &home, &model)?,
+        options: options(cli, &model),
         timeout: Some(PROBE_TIMEOUT),
     };
     let stop = CancellationToken::new();
     let ended = step.run_for(Purpose::Probe, context, stop, &|_| ()).await;
+    let requests = model.requests();
     let observed = ProbeObservations {
+        planted: planted.count,
+        obeyed: planted.effects(&requests),
         offered: model.offered(),
         native_effect: workdir.join(PROOF).exists(),
         reached: workdir.join(reached).exists(),
         error: ended.err().map(|failed| failed.to_string()),
     };
-    for name in [PROOF, reached] {
-        // Usually only one of the files exists.
-        let _ = fs::remove_file(workdir.join(name));
-    }
     let report = observed.report(kind, &installed);
     context.verdicts.keep(kind, &installed, report.verdict);
     Ok(report)
 }
 
 struct ProbeObservations {
+    planted: usize,
+    obeyed: Vec<Effect>,
     offered: Vec<Vec<OfferedTool>>,
     native_effect: bool,
     reached: bool,
@@ -112,6 +127,7 @@ impl ProbeObservations {
             && native.is_empty()
             && !self.native_effect
             && self.reached
+            && self.obeyed.is_empty()
             && self.error.is_none();
         ProbeReport {
             provider: kind.to_string(),
@@ -120,6 +136,8 @@ impl ProbeObservations {
             native,
             native_effect: self.native_effect,
             reached: self.reached,
+            planted: self.planted,
+            obeyed: self.obeyed,
             verdict: if isolated {
                 Verdict::Isolated
             } else {
@@ -153,31 +171,9 @@ fn script(cli: &dyn AgentCli, workdir: &Path, reached: &str) -> Vec<Turn> {
     native.chain([ours, Turn::Say("done".to_owned())]).collect()
 }
 
-/// Options that direct an agent to the scripted model, with a home that is not the user's.
-fn options(
-    cli: &dyn AgentCli,
-    home: &Folder,
-    model: &ScriptedModel,
-) -> Result<Options, StepFailed> {
-    let mut options = Options {
-        extra_env: home_variables(home.path()),
-        ..Options::default()
-    };
-    let url = format!("http://{}", model.address);
-    cli.use_scripted_model(&mut options, home, &url)?;
-    Ok(options)
-}
-
-/// The variables by which programs find the user's folders, set to a private home.
-fn home_variables(home: &Path) -> Vec<(String, String)> {
-    let mut variables = vec![("HOME".to_owned(), home.display().to_string())];
-    for name in [
-        "XDG_CONFIG_HOME",
-        "XDG_DATA_HOME",
-        "XDG_STATE_HOME",
-        "XDG_CACHE_HOME",
-    ] {
-        variables.push((name.to_owned(), home.join(name).display().to_string()));
-    }
-    variables
+/// Options that direct an agent to the scripted model.
+fn options(cli: &dyn AgentCli, model: &ScriptedModel) -> Options {
+    let mut options = Options::default();
+    cli.use_scripted_model(&mut options, &format!("http://{}", model.address));
+    options
 }

@@ -13,11 +13,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Proxy, StepEvent, StepFailed, Tokens, bypass,
+    Options, Proxy, StepEvent, StepFailed, Tokens,
+    access::{self, Variables},
+    bypass,
     cli::AgentCli,
     door::Door,
     events::AgentEvent,
     folder::{self, Folder},
+    home::OwnHome,
+    instructions,
     launch::{Launch, Relay, Task},
     relay::RelayFile,
     step::{Purpose, Run},
@@ -61,24 +65,9 @@ pub(crate) async fn run(
     let step_door = StepDoor::new(run.id.clone(), run.span.context());
     let closing = CancellationToken::new();
     let (relay, serving) = open_door(run, &folder, &step_door, &closing)?;
-    let mut env = run.context.env.clone();
-    env.extend(run.step.options.extra_env.iter().cloned());
-    let task = Task {
-        warden_program: &run.context.warden_program,
-        folder: &folder,
-        workdir: &run.step.workdir,
-        proxy: run.step.proxy,
-        options: &run.step.options,
-        prompt: prompt(run, &env).await,
-        env: &env,
-        relay,
-    };
     let ended = tokio::select! {
-        launched = cli.launch(&task) => match launched {
-            Ok(launch) => {
-                let program = Program { cli, env: env.clone(), launch };
-                program.run(run, &folder, &closing, progress).await
-            }
+        prepared = prepare(run, cli, &folder, relay) => match prepared {
+            Ok(program) => program.run(run, &folder, &closing, progress).await,
             Err(failed) => Err(failed),
         },
         () = run.stop.cancelled() => Err(StepFailed::Stopped),
@@ -126,25 +115,87 @@ fn open_door(
     Ok((Some(relay), Some(tokio::spawn(serving))))
 }
 
-/// The prompt to send. Warns, and appends an instruction, if the agent's native tools cannot be disabled.
-async fn prompt(run: &Run<'_>, env: &[(String, String)]) -> String {
-    let prompt = &run.step.prompt;
-    if run.step.proxy != Proxy::Full || run.purpose == Purpose::Probe {
-        return prompt.clone();
+/// Makes the agent's home and its launch.
+async fn prepare<'a>(
+    run: &Run<'_>,
+    cli: &'a dyn AgentCli,
+    folder: &Folder,
+    relay: Option<Relay>,
+) -> Result<Program<'a>, StepFailed> {
+    let users = [run.context.env.as_slice(), &run.step.options.extra_env].concat();
+    let users = Variables(&users);
+    let home = match run.step.proxy {
+        Proxy::Full => Some(OwnHome::make(folder)?),
+        Proxy::Additive | Proxy::Off => None,
+    };
+    let env = match &home {
+        None => users.0.to_vec(),
+        Some(own) => own_environment(cli, users, &run.step.options, own),
+    };
+    let task = Task {
+        warden_program: &run.context.warden_program,
+        folder,
+        workdir: &run.step.workdir,
+        proxy: run.step.proxy,
+        options: &run.step.options,
+        prompt: prompt(run, cli, users).await,
+        users,
+        env: &env,
+        home,
+        relay,
+    };
+    let launch = cli.launch(&task).await?;
+    Ok(Program { cli, env, launch })
+}
+
+/// The environment of an agent with a home of its own: what its login needs, and what the step names.
+pub(crate) fn own_environment(
+    cli: &dyn AgentCli,
+    users: Variables<'_>,
+    options: &Options,
+    own: &OwnHome,
+) -> Vec<(String, String)> {
+    let mut env = access::passed(users, &cli.accesses(users, options), false);
+    env.extend(own.variables());
+    env.extend(options.extra_env.iter().cloned());
+    env
+}
+
+/// The prompt to send. In full mode the work folder and its instructions come before the task.
+async fn prompt(run: &Run<'_>, cli: &dyn AgentCli, users: Variables<'_>) -> String {
+    let task = &run.step.prompt;
+    if run.step.proxy != Proxy::Full {
+        return task.clone();
     }
-    let kind = run.step.kind;
-    let verdicts = &run.context.verdicts;
-    if verdicts
-        .of_installed(&run.context.warden_program, kind, env)
-        .await
-        == Some(verdict::Verdict::Isolated)
-    {
-        return prompt.clone();
+    let instructions = instructions::read(run, cli.instructions()).await;
+    if let Some(text) = instructions.warning() {
+        crate::log::instructions_left_out(&text);
+        (run.tell)(StepEvent::Warning { text });
+    }
+    let place = format!(
+        "You work in the folder `{}`. Your tools resolve relative paths against it, whatever your own working directory is.\n",
+        run.step.workdir.display()
+    );
+    let prompt = format!("{place}{}\n{task}", instructions.preface());
+    if run.purpose == Purpose::Probe || is_isolated(run, users).await {
+        prompt
+    } else {
+        format!("{prompt}\n\n{MCP_TOOLS_ONLY}")
+    }
+}
+
+/// Whether the agent's native tools can be disabled. Warns if not.
+async fn is_isolated(run: &Run<'_>, users: Variables<'_>) -> bool {
+    let (kind, verdicts) = (run.step.kind, &run.context.verdicts);
+    let warden = &run.context.warden_program;
+    let verdict = verdicts.of_installed(warden, kind, users.0).await;
+    if verdict == Some(verdict::Verdict::Isolated) {
+        return true;
     }
     let text = verdict::warning(kind, &verdicts.isolated_here());
     crate::log::not_isolated(&text);
     (run.tell)(StepEvent::Warning { text });
-    format!("{prompt}\n\n{MCP_TOOLS_ONLY}")
+    false
 }
 
 /// An agent's program, ready to start.

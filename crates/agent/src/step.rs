@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// State shared by all steps of a process.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StepContext {
     /// The gateway that serves the tools of the steps.
     pub gateway: Gateway,

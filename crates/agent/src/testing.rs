@@ -7,9 +7,12 @@ use tempfile::TempDir;
 
 use crate::{
     AgentKind, Options, Proxy, StepFailed,
+    access::Variables,
     events::AgentEvent,
     folder::Folder,
+    home::OwnHome,
     launch::{Launch, Relay, Task},
+    running::own_environment,
 };
 
 /// A user's home, a work folder and the private folder of a step.
@@ -59,6 +62,16 @@ impl Bench {
         prompt: &str,
     ) -> Result<Launch, StepFailed> {
         let workdir = self.path("work");
+        let cli = kind.cli().unwrap();
+        let users = Variables(&self.env);
+        let (home, env) = match proxy {
+            Proxy::Full => {
+                let own = OwnHome::make(&self.folder).unwrap();
+                let env = own_environment(cli, users, &self.options, &own);
+                (Some(own), env)
+            }
+            Proxy::Additive | Proxy::Off => (None, self.env.clone()),
+        };
         let relay = Relay {
             program: PathBuf::from("/opt/callgate"),
             file: self.folder.path().join("relay.json"),
@@ -71,10 +84,17 @@ impl Bench {
             proxy,
             options: &self.options,
             prompt: prompt.to_owned(),
-            env: &self.env,
+            users,
+            env: &env,
+            home,
             relay: (proxy != Proxy::Off).then_some(relay),
         };
-        kind.cli().unwrap().launch(&task).await
+        cli.launch(&task).await
+    }
+
+    /// A file of the step's own home, as JSON.
+    pub(crate) fn in_home(&self, name: &str) -> Value {
+        self.written(&format!("home/{name}"))
     }
 
     /// A file of the step's folder, as JSON.

@@ -14,8 +14,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     AgentKind, StepFailed,
+    access::{self, Variables},
     ask::{Question, ask},
     cli::AgentCli,
+    folder::Folder,
+    home::OwnHome,
 };
 
 /// The file in the data folder.
@@ -46,6 +49,25 @@ pub(crate) struct Installed {
     pub(crate) sha256: String,
     /// Size, modification time and inode of the program. While they match, the file is not hashed again.
     stamp: String,
+}
+
+/// The output of `--version`. The user's variables and files could make the program load others even for that question.
+async fn version(
+    warden_program: &Path,
+    name: &str,
+    users: &[(String, String)],
+) -> Result<String, StepFailed> {
+    let folder = Folder::make()?;
+    let home = OwnHome::make(&folder)?;
+    let mut env = access::passed(Variables(users), &[], true);
+    env.extend(home.variables());
+    let question = Question {
+        program: name,
+        args: &["--version"],
+        env: &env,
+        cwd: &home.work(),
+    };
+    ask(warden_program, &question).await
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -105,13 +127,7 @@ impl Verdicts {
         {
             return Ok(installed.clone());
         }
-        let question = Question {
-            program: name,
-            args: &["--version"],
-            env,
-            cwd: Path::new("/"),
-        };
-        let said = ask(warden_program, &question).await?;
+        let said = version(warden_program, name, env).await?;
         let installed = Installed {
             version: version_in(&said).ok_or_else(|| without_version(name))?,
             sha256: hash(&program)?,

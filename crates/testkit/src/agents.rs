@@ -75,7 +75,7 @@ pub enum Misbehave {
 }
 
 impl AgentScript {
-    /// Makes a folder of programs in which each agent is this fake.
+    /// Makes a folder of programs in which each agent is this fake. Its script is `script.json` beside that folder.
     ///
     /// # Panics
     /// When the folder cannot be written.
@@ -95,7 +95,7 @@ pub fn main() -> Result<ExitCode> {
         .file_name()
         .and_then(|name| name.to_str());
     let role = Role::of(name.context("it was started under a name")?)?;
-    let script = std::env::var("FAKE_AGENT").context("$FAKE_AGENT names a script")?;
+    let script = script_file(&argv[0]).context("a script beside the program's folder")?;
     let script: AgentScript = serde_json::from_str(&fs::read_to_string(&script)?)?;
     project::note_obeyed(role, &argv, &script.log.with_file_name("obeyed"));
     if let Some(answer) = role.about_itself(&argv[1..], &script.version) {
@@ -105,7 +105,13 @@ pub fn main() -> Result<ExitCode> {
     let mut stdin = String::new();
     std::io::stdin().read_to_string(&mut stdin)?;
     let cwd = std::env::current_dir()?;
-    let mut log = json!({"argv": argv, "stdin": stdin, "env": environment(), "cwd": cwd});
+    let mut log = json!({
+        "argv": argv,
+        "stdin": stdin,
+        "env": environment(),
+        "cwd": cwd,
+        "home": home_files(),
+    });
     let ended = act(role, &script, &argv, &mut log);
     let mut file = fs::File::options()
         .create(true)
@@ -115,25 +121,40 @@ pub fn main() -> Result<ExitCode> {
     ended
 }
 
-/// The variables that matter.
+/// The script, found by the `PATH` alone: a step passes on no variable that would name it.
+fn script_file(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut folders = std::env::split_paths(&path);
+    let folder = folders.find(|folder| folder.join(program).exists())?;
+    Some(folder.join(program).parent()?.parent()?.join("script.json"))
+}
+
 fn environment() -> Value {
-    let wanted = |name: &str| {
-        [
-            "GEMINI_",
-            "OPENCODE_",
-            "DISABLE_",
-            "CLAUDE_",
-            "CALLGATE_",
-            "XDG_",
-        ]
-        .iter()
-        .any(|prefix| name.starts_with(prefix))
-            || name == "TRACEPARENT"
-    };
-    let all = std::env::vars().filter(|(name, _)| wanted(name));
-    all.map(|(name, value)| (name, Value::String(value)))
-        .collect::<serde_json::Map<_, _>>()
-        .into()
+    let all = std::env::vars().map(|(name, value)| (name, Value::String(value)));
+    all.collect::<serde_json::Map<_, _>>().into()
+}
+
+/// The files of a home that a step made, with their text. The user's home is left out.
+fn home_files() -> Value {
+    let home = PathBuf::from(std::env::var_os("HOME").unwrap_or_default());
+    let mut files = serde_json::Map::new();
+    let mut folders = vec![home.clone()];
+    if !home.to_string_lossy().contains("/callgate-step-") {
+        folders.clear();
+    }
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if let (Ok(name), Ok(text)) =
+                (path.strip_prefix(&home), fs::read_to_string(&path))
+            {
+                files.insert(name.display().to_string(), text.into());
+            }
+        }
+    }
+    files.into()
 }
 
 fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Result<ExitCode> {

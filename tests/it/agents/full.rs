@@ -84,7 +84,7 @@ fn claude_is_started_as_documented() {
     ];
     assert_eq!(stage.argv(), expected);
     let given = stage.given();
-    assert_eq!(given["stdin"], format!(" {PROMPT}"));
+    assert_eq!(stage.task(), PROMPT);
     for name in [
         "DISABLE_TELEMETRY",
         "DISABLE_ERROR_REPORTING",
@@ -102,7 +102,6 @@ fn gemini_is_started_as_documented() {
     stage.script(working(KNOWN[1]));
     let ran = run(&mut stage.agent(&["gemini", "--prompt", PROMPT]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let prompt = format!(" {}", PROMPT.replace('@', "\\@"));
     let expected = [
         "-o",
         "stream-json",
@@ -113,14 +112,13 @@ fn gemini_is_started_as_documented() {
         "none",
         "--policy",
         "$STEP/gemini-policy.toml",
-        "-p",
-        &prompt,
     ];
     assert_eq!(stage.argv(), expected);
     let home = stage.given()["env"]["GEMINI_CLI_HOME"]
         .as_str()
         .map(|home| stage.plain(home));
-    assert_eq!(home.as_deref(), Some("$STEP"));
+    assert_eq!(home.as_deref(), Some("$STEP/home"));
+    assert_eq!(stage.task(), PROMPT.replace('@', "\\@"));
     let cwd = stage.given()["cwd"].as_str().map(|cwd| stage.plain(cwd));
     assert_eq!(cwd.as_deref(), Some("$STEP/work"));
 }
@@ -131,7 +129,7 @@ fn codex_is_started_as_documented() {
     stage.script(working(KNOWN[2]));
     let ran = run(&mut stage.agent(&["codex", "--prompt", PROMPT]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert_eq!(stage.given()["stdin"], PROMPT);
+    assert_eq!(stage.task(), PROMPT);
     let argv = stage.argv();
     assert_eq!(
         argv[..6],
@@ -160,7 +158,6 @@ fn codex_is_started_as_documented() {
     for setting in [
         r#"web_search="disabled""#,
         "tools.update_plan.enabled=false",
-        "mcp_servers.users-own.enabled=false",
         r#"model_catalog_json="$STEP/codex-models.json""#,
     ] {
         assert!(settings.contains(&setting), "{setting}: {settings:?}");
@@ -194,7 +191,7 @@ fn opencode_is_started_as_documented() {
     );
     assert!(agent.starts_with("step-") && agent.len() == 31, "{agent}");
     let given = stage.given();
-    assert_eq!(given["stdin"], PROMPT);
+    assert_eq!(stage.task(), PROMPT);
     assert_eq!(given["env"]["OPENCODE_DISABLE_PROJECT_CONFIG"], "1");
     let config = given["env"]["OPENCODE_CONFIG_CONTENT"]
         .as_str()
@@ -203,13 +200,12 @@ fn opencode_is_started_as_documented() {
     let permission = json!({"*": "deny", "callgate_*": "allow"});
     assert_eq!(config["permission"], permission);
     assert_eq!(config["agent"][&agent]["permission"], permission);
-    assert_eq!(
-        config["instructions"],
-        json!(["$STEP/config/opencode/callgate-step.md"])
-    );
     let cwd = given["cwd"].as_str().map(|cwd| stage.plain(cwd));
-    assert_eq!(cwd.as_deref(), Some("$STEP/config/opencode"));
-    assert_eq!(config["mcp"]["users-own"], json!({"enabled": false}));
+    assert_eq!(cwd.as_deref(), Some("$STEP/home/.config/opencode"));
+    assert_eq!(
+        config["mcp"].as_object().map(|servers| servers.len()),
+        Some(1)
+    );
     assert_eq!(
         config["mcp"]["callgate"]["command"],
         json!(["$BIN", "mcp-serve", "--config", "$STEP/relay.json"])
@@ -269,7 +265,7 @@ WARN: mcp_proxy on provider=codex runs in coexistence mode.
         ran.stderr
     );
     assert_eq!(
-        stage.given()["stdin"],
+        stage.task(),
         "do it\n\nUse only MCP tools, never built-in tools"
     );
 }
@@ -341,7 +337,7 @@ fn prompts_can_come_from_files_and_the_policy_applies_to_agents() {
     let ran = run(&mut stage.agent(&["claude", "--prompt", &prompt]));
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let given = stage.given();
-    assert_eq!(given["stdin"], " from a file");
+    assert_eq!(stage.task(), "from a file");
     assert_eq!(
         given["tools"],
         json!(["Bash", "Edit", "Glob", "Grep", "Read"]),

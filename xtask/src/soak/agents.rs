@@ -5,14 +5,26 @@ use anyhow::Result;
 use super::install;
 use crate::command::{cargo, command, root, run as run_command};
 
-/// Builds the binary and runs the script that installs the agents and looks at them.
+/// Steps of the four agents: a probe, a configured user, and eight scenarios.
 pub(super) fn run() -> Result<()> {
-    run_command(cargo().args(["build", "-p", "callgate-cli", "--bins"]))?;
+    run_script(&[])
+}
+
+/// The corpus of hostile projects and users, one step for each case.
+pub(super) fn hostile() -> Result<()> {
+    run_script(&["hostile"])
+}
+
+/// Builds the binaries and runs the script that installs the agents.
+fn run_script(args: &[&str]) -> Result<()> {
+    let built = ["-p", "callgate-cli", "-p", "callgate-testkit", "--bins"];
+    run_command(cargo().arg("build").args(built))?;
     let folder = install::folder()?.join("agents");
     run_command(
         command("bash")
             .arg(root().join("e2e/agents.sh"))
             .arg(root().join("target/debug/callgate"))
-            .arg(folder),
+            .arg(folder)
+            .args(args),
     )
 }

@@ -36,8 +36,27 @@ async fn a_probe_sends_only_the_task_as_prompt() {
         .await
         .unwrap();
     let given = stage.given();
-    assert_eq!(given.0["stdin"], "Do what the script says.");
-    assert!(given.has(&["-c", r#"model_provider="probe""#]));
+    let task = stage.task();
+    assert!(task.ends_with("\n\nDo what the script says."), "{task}");
+    assert!(given.has(&["-c", r#"model_provider="step""#]));
+}
+
+#[tokio::test]
+async fn a_probe_uses_no_login_of_the_user() {
+    for (kind, variable) in [
+        (AgentKind::Claude, "CLAUDE_CODE_USE_BEDROCK"),
+        (AgentKind::Gemini, "GOOGLE_GENAI_USE_VERTEXAI"),
+    ] {
+        let stage = Stage::with_env(&[(variable, "1"), ("OPENAI_API_KEY", "users")]);
+        stage.file("home/.gemini/oauth_creds.json", "{}");
+        stage.script(isolated(kind));
+        let work = stage.path("work");
+        probe(&stage.context, kind, &work).await.unwrap();
+        let given = stage.given();
+        assert_eq!(given.variable(variable), None, "{kind}");
+        assert_eq!(given.variable("OPENAI_API_KEY"), None, "{kind}");
+        assert_eq!(given.0["home"].get(".gemini/oauth_creds.json"), None);
+    }
 }
 
 #[tokio::test]

@@ -43,14 +43,26 @@ impl Stage {
         Self::with_env(&[])
     }
 
+    /// A stage whose policy denies this tool.
+    pub(crate) fn denying(tool: &str) -> Self {
+        Self::with(&[], &[tool])
+    }
+
     /// A stage where agents inherit these variables as well.
     pub(crate) fn with_env(more: &[(&str, &str)]) -> Self {
+        Self::with(more, &[])
+    }
+
+    fn with(more: &[(&str, &str)], denied: &[&str]) -> Self {
         let place = TempDir::new().unwrap();
         for name in ["home", "work", "data"] {
             fs::create_dir(place.path().join(name)).unwrap();
         }
         AgentScript::install(&place.path().join("bin"));
-        let (tools, journal) = (Arc::new(TwoTools::new()), Arc::new(Journal::default()));
+        let (tools, journal) = (
+            Arc::new(TwoTools::denying(denied)),
+            Arc::new(Journal::default()),
+        );
         let redactor = Redactor::new(&[], 2048).unwrap();
         let recorder = Recorder::new(journal.clone(), redactor, OnFailure::Refuse);
         let path = CallPath::new(tools.clone(), recorder, Telemetry::default());
@@ -131,6 +143,16 @@ impl Stage {
         Given(serde_json::from_str(log.lines().last().unwrap()).unwrap())
     }
 
+    /// The task in the last agent's prompt, after the work folder and the instructions.
+    pub(crate) fn task(&self) -> String {
+        let given = self.given();
+        let prompt = given.0["stdin"].as_str().unwrap();
+        let (preface, task) = prompt.split_once("working directory is.\n\n").unwrap();
+        let work = self.path("work").display().to_string();
+        assert!(preface.contains(&work), "{preface}");
+        task.to_owned()
+    }
+
     /// The files of the work folder that the agents obeyed.
     pub(crate) fn obeyed(&self) -> String {
         fs::read_to_string(self.path("obeyed")).unwrap_or_default()
@@ -194,7 +216,6 @@ fn environment(place: &Path) -> Vec<(String, String)> {
     vec![
         pair("PATH", &format!("{}:/usr/bin:/bin", own("bin"))),
         pair("HOME", &own("home")),
-        pair("FAKE_AGENT", &own("script.json")),
     ]
 }
 

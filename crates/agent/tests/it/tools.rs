@@ -86,8 +86,8 @@ async fn unknown_agent_versions_cause_a_warning_and_a_prompt_suffix() {
     });
     let warned = warned.expect("a warning");
     assert!(warned.contains("provider=claude runs in coexistence mode"));
-    let prompt = " do it\n\nUse only MCP tools, never built-in tools";
-    assert_eq!(stage.given().0["stdin"], prompt);
+    let prompt = "do it\n\nUse only MCP tools, never built-in tools";
+    assert_eq!(stage.task(), prompt);
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn known_agent_versions_cause_no_warning() {
     stage.run(&step).await.unwrap();
     let warns = |event: &StepEvent| matches!(event, StepEvent::Warning { .. });
     assert!(!stage.events().iter().any(warns));
-    assert_eq!(stage.given().0["stdin"], " do it");
+    assert_eq!(stage.task(), "do it");
 }
 
 /// Puts another copy of a program in its place. `cp` writes it: a file that this process has open for writing could not be

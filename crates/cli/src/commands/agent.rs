@@ -9,7 +9,8 @@ use std::{
 };
 
 use callgate_agent::{
-    AgentKind, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, probe, relay::PluginTools,
+    AgentKind, Effect, Folder, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, probe,
+    relay::PluginTools,
 };
 use callgate_upstream::Profile;
 use serde_json::{Value, json};
@@ -198,7 +199,9 @@ fn print_event(event: &StepEvent, as_json: bool) {
 
 fn failure(failed: &StepFailed) -> Failed {
     match failed {
-        StepFailed::Missing(_) | StepFailed::ProjectFile { .. } => Failed::user(failed.to_string()),
+        StepFailed::Missing(_)
+        | StepFailed::ProjectFile { .. }
+        | StepFailed::LoginExpired { .. } => Failed::user(failed.to_string()),
         StepFailed::Setup(_) => Failed::system(failed.to_string()),
         StepFailed::NotStarted { .. }
         | StepFailed::NoTools
@@ -220,12 +223,9 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
         ],
     };
     let settings = setup::settings(shared, &Gateway::default(), true)?;
-    let place = settings.data_dir.join("probe");
-    fs::create_dir_all(&place).map_err(|error| Failed::system(error.to_string()))?;
     let runtime = setup::runtime()?;
-    let probed = runtime.block_on(probe_all(&settings, &kinds, &place));
+    let probed = runtime.block_on(probe_all(&settings, &kinds));
     runtime.shutdown_background();
-    let _ = fs::remove_dir_all(&place);
     let rows = probed?;
     if shared.json {
         let reports: Vec<Value> = rows.iter().map(|(kind, row)| written(*kind, row)).collect();
@@ -238,6 +238,7 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
                 "VERSION",
                 "OFFERED",
                 "NATIVE CALL",
+                "HOSTILE FILES",
                 "VERDICT",
                 "NOTE",
             ],
@@ -249,22 +250,31 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
 
 type Probed = Vec<(AgentKind, Result<ProbeReport, StepFailed>)>;
 
-async fn probe_all(
-    settings: &Settings,
-    kinds: &[AgentKind],
-    place: &Path,
-) -> Result<Probed, Failed> {
-    let plan = callgate_gateway::plan::step(settings, place, true, Vec::new())?;
-    let running = Running::start_with(settings, plan, Profile::gateway())?;
-    let context = Arc::new(context(settings, &running.gateway)?);
+async fn probe_all(settings: &Settings, kinds: &[AgentKind]) -> Result<Probed, Failed> {
     let mut rows = Vec::new();
     for kind in kinds {
         eprintln!("probing {kind}");
-        rows.push((*kind, probe(&context, *kind, place).await));
+        rows.push((*kind, probe_one(settings, *kind).await?));
     }
+    Ok(rows)
+}
+
+/// Probes an agent in a folder of its own. Not in the data folder, where the gate protects every path.
+async fn probe_one(
+    settings: &Settings,
+    kind: AgentKind,
+) -> Result<Result<ProbeReport, StepFailed>, Failed> {
+    let system = |error: std::io::Error| Failed::system(error.to_string());
+    let place = Folder::make().map_err(system)?;
+    let desk = place.path().join("desk");
+    fs::create_dir(&desk).map_err(system)?;
+    let plan = callgate_gateway::plan::step(settings, &desk, true, Vec::new())?;
+    let running = Running::start_with(settings, plan, Profile::gateway())?;
+    let context = Arc::new(context(settings, &running.gateway)?);
+    let probed = probe(&context, kind, &desk).await;
     drop(context);
     running.stop(PATIENCE).await;
-    Ok(rows)
+    Ok(probed)
 }
 
 /// A row as JSON. An agent that could not be probed has only an error.
@@ -278,7 +288,7 @@ fn written(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Value {
 fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> {
     match row {
         Ok(report) => {
-            let effect = if report.native_effect {
+            let native = if report.native_effect {
                 "had an effect"
             } else {
                 "no effect"
@@ -290,11 +300,16 @@ fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> 
             );
             let note = report.error.as_deref().map(|error| one_line(error, 80));
             let note = note.unwrap_or_else(|| report.native.join(", "));
+            let hostile = match report.obeyed.as_slice() {
+                [] => format!("{} ignored", report.planted),
+                obeyed => obeyed.iter().map(effect).collect::<Vec<_>>().join(", "),
+            };
             vec![
                 kind.to_string(),
                 report.version.clone(),
                 offered,
-                effect.to_owned(),
+                native.to_owned(),
+                hostile,
                 report.verdict.as_str().to_owned(),
                 note,
             ]
@@ -307,8 +322,17 @@ fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> 
                 dash(),
                 dash(),
                 dash(),
+                dash(),
                 one_line(&error.to_string(), 80),
             ]
         }
+    }
+}
+
+fn effect(effect: &Effect) -> &'static str {
+    match effect {
+        Effect::Ran => "a command ran",
+        Effect::Read => "a file was read",
+        Effect::Sent => "a request was sent",
     }
 }

@@ -46,15 +46,9 @@ impl Role {
             (Self::Claude, ["--version"]) => Some(format!("{version} (Claude Code)")),
             (Self::Codex, ["--version"]) => Some(format!("codex-cli {version}")),
             (Self::Gemini | Self::OpenCode, ["--version"]) => Some(version.to_owned()),
-            (Self::Codex, ["mcp", "list", "--json"]) => {
-                Some(json!([{"name": "users-own"}]).to_string())
-            }
             (Self::Codex, ["debug", "models", "--bundled"]) => Some(
                 json!({"models": [{"slug": "m", "shell_type": "default", "kept": 1}]}).to_string(),
             ),
-            (Self::OpenCode, ["debug", "config", ..]) => {
-                Some(json!({"mcp": {"users-own": {}}}).to_string())
-            }
             _ => None,
         }
     }

@@ -92,7 +92,8 @@ fn by_gemini(cwd: &Path, argv: &[String]) -> Vec<PathBuf> {
             .filter_map(|word| word.strip_prefix('@'));
         all.extend(imports.map(|import| folder.join(import)));
     }
-    all.retain(|path| home.is_empty() || !path.starts_with(&home));
+    // Files of the step's own folder are the gateway's.
+    all.retain(|path| !path.to_string_lossy().contains("/callgate-step-"));
     all
 }
 

@@ -1,7 +1,7 @@
 //! A fake of each coding agent, by the name it is started under: `claude`, `gemini`, `codex` or `opencode`.
 //!
 //! It finds its tool server where the real one does, speaks MCP to it, prints events in the real one's
-//! form, and does what the script in `$FAKE_AGENT` says, misbehaviour included.
+//! form, and does what `script.json` beside its folder says, misbehaviour included.
 
 use std::process::ExitCode;
 

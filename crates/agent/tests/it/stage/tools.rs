@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use callgate_call::{Announcement, Exchange, Failure, Provider, Providers, Reply, Resident};
 use callgate_gate::{
-    Builtin, CallerIdentity, Catalog, Host, Listing, Naming, Permit, Policy, Reference, ServerName,
-    Tool,
+    Builtin, CallerIdentity, Catalog, Host, Listing, Naming, Pattern, Permit, Policy, Reference,
+    ServerName, Tool, ToolFilter,
 };
 use callgate_record::{Effect, Recorded};
 use callgate_wire::{Era, Frame, Strictness};
@@ -28,7 +28,8 @@ struct Echo {
 }
 
 impl TwoTools {
-    pub(super) fn new() -> Self {
+    /// Without the tools of these names.
+    pub(super) fn denying(names: &[&str]) -> Self {
         let server = ServerName::builtin();
         let tool = |(name, reads): (&str, bool)| {
             let schema = json!({"type": "object"});
@@ -41,9 +42,14 @@ impl TwoTools {
             tools: Some([("Read", true), ("Write", false)].map(tool).to_vec()),
             ..Listing::unknown(server.clone())
         };
+        let filter = ToolFilter {
+            allow: None,
+            deny: names.iter().map(|name| Pattern::new(name)).collect(),
+        };
+        let filters = [(server, filter)].into();
         Self {
             catalog: Arc::new(Catalog::build(Naming::step(), vec![listing]).0),
-            policy: Arc::new(Policy::new(Builtin::AllowAll, Default::default())),
+            policy: Arc::new(Policy::new(Builtin::AllowAll, filters)),
             provider: Arc::default(),
             announcements: broadcast::Sender::new(1),
         }
