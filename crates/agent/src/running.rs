@@ -1,5 +1,7 @@
 //! Runs a step with an agent program: starts it below a warden, reads its events and judges its end.
 
+mod prompt;
+
 use std::time::Duration;
 
 use callgate_process::{CloseTimes, Ending, Process, ProcessSpec, warden};
@@ -21,11 +23,9 @@ use crate::{
     events::AgentEvent,
     folder::{self, Folder},
     home::OwnHome,
-    instructions,
     launch::{Launch, Relay, Task},
     relay::RelayFile,
-    step::{Purpose, Run},
-    verdict,
+    step::Run,
 };
 
 /// The time between SIGTERM and SIGKILL. With the rest of the cleanup, a stopped step is gone within 6 s.
@@ -37,8 +37,6 @@ const STDERR_BYTES: usize = 4 * 1024;
 /// How long to wait for the end of a stream after the program has ended.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 const PIECE: usize = 64 * 1024;
-/// Appended to the prompt of an agent whose native tools cannot be disabled.
-const MCP_TOOLS_ONLY: &str = "Use only MCP tools, never built-in tools";
 
 /// What an agent has reported so far.
 #[derive(Debug, Default)]
@@ -138,7 +136,7 @@ async fn prepare<'a>(
         workdir: &run.step.workdir,
         proxy: run.step.proxy,
         options: &run.step.options,
-        prompt: prompt(run, cli, users).await,
+        prompt: prompt::prompt(run, cli, users).await,
         users,
         env: &env,
         home,
@@ -159,43 +157,6 @@ pub(crate) fn own_environment(
     env.extend(own.variables());
     env.extend(options.extra_env.iter().cloned());
     env
-}
-
-/// The prompt to send. In full mode the work folder and its instructions come before the task.
-async fn prompt(run: &Run<'_>, cli: &dyn AgentCli, users: Variables<'_>) -> String {
-    let task = &run.step.prompt;
-    if run.step.proxy != Proxy::Full {
-        return task.clone();
-    }
-    let instructions = instructions::read(run, cli.instructions()).await;
-    if let Some(text) = instructions.warning() {
-        crate::log::instructions_left_out(&text);
-        (run.tell)(StepEvent::Warning { text });
-    }
-    let place = format!(
-        "You work in the folder `{}`. Your tools resolve relative paths against it, whatever your own working directory is.\n",
-        run.step.workdir.display()
-    );
-    let prompt = format!("{place}{}\n{task}", instructions.preface());
-    if run.purpose == Purpose::Probe || is_isolated(run, users).await {
-        prompt
-    } else {
-        format!("{prompt}\n\n{MCP_TOOLS_ONLY}")
-    }
-}
-
-/// Whether the agent's native tools can be disabled. Warns if not.
-async fn is_isolated(run: &Run<'_>, users: Variables<'_>) -> bool {
-    let (kind, verdicts) = (run.step.kind, &run.context.verdicts);
-    let warden = &run.context.warden_program;
-    let verdict = verdicts.of_installed(warden, kind, users.0).await;
-    if verdict == Some(verdict::Verdict::Isolated) {
-        return true;
-    }
-    let text = verdict::warning(kind, &verdicts.isolated_here());
-    crate::log::not_isolated(&text);
-    (run.tell)(StepEvent::Warning { text });
-    false
 }
 
 /// An agent's program, ready to start.
