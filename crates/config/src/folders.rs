@@ -1,7 +1,7 @@
 //! Locations of the data folder and of the user's configuration file.
 
 use std::{
-    env, fs,
+    env, fs, io,
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -32,9 +32,18 @@ pub fn data_dir(told: Option<&Path>) -> Result<PathBuf, Failed> {
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    let kept = made.and_then(|()| fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)));
+    let kept = made.and_then(|()| make_private(&folder));
     kept.map_err(|error| Failed::system(format!("data folder `{}`: {error}", folder.display())))?;
     fs::canonicalize(&folder).map_err(|error| Failed::system(format!("data folder: {error}")))
+}
+
+/// A folder that is private is left alone: on a read-only mount even setting the same mode fails.
+fn make_private(folder: &Path) -> io::Result<()> {
+    let mode = fs::metadata(folder)?.permissions().mode();
+    if mode & 0o777 == 0o700 {
+        return Ok(());
+    }
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
 }
 
 fn xdg(variable: &str, below_home: &str) -> Option<PathBuf> {
