@@ -4,14 +4,13 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use callgate_call::{AskFailed, Caller, Received};
+use callgate_call::Received;
 use callgate_gate::{BuiltinTool, Door, Source, Transport};
 use callgate_wire::{Frame, Id, Json, Strictness, message};
-use futures_util::future::BoxFuture;
 use serde_json::json;
 use ulid::Ulid;
 
-use crate::step::Run;
+use crate::{step::Run, unattended::Unattended};
 
 /// Longer instructions are cut. Generous: agents themselves warn at less.
 const MAX_BYTES: usize = 64 * 1024;
@@ -102,18 +101,6 @@ fn text(answer: &Bytes) -> Result<String, String> {
         Err(text)
     } else {
         Ok(text)
-    }
-}
-
-/// Cannot answer a server's questions.
-#[derive(Debug)]
-struct Unattended;
-
-impl Caller for Unattended {
-    fn notify(&self, _notification: Bytes) {}
-
-    fn ask(&self, _request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
-        Box::pin(async { Err(AskFailed::NoWay) })
     }
 }
 

@@ -35,6 +35,7 @@ pub mod scripted;
 mod step;
 #[cfg(test)]
 mod testing;
+mod unattended;
 mod verdict;
 
 pub use events::{StepEvent, Tokens};

@@ -431,7 +431,7 @@ fn drain(pipe: &mut UnixStream) -> bool {
 }
 
 /// Releases the server's pipes, so that closing one end is seen at the other, and its working folder, so that it can be removed.
-fn release_pipes_and_folder() -> io::Result<()> {
+pub(crate) fn release_pipes_and_folder() -> io::Result<()> {
     let null = OpenOptions::new()
         .read(true)
         .write(true)

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use callgate_call::{AskFailed, Caller, Received, TraceContext};
+use callgate_call::{Received, TraceContext};
 use callgate_gate::{Door, Host, Source, Tool, Transport};
 use callgate_server::Gateway;
 use callgate_wire::{Frame, Id, Json, Strictness, message};
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::join_all;
 use ulid::Ulid;
 
 use super::ToolCall;
-use crate::step::Run;
+use crate::{step::Run, unattended::Unattended};
 
 /// Makes a model's calls at the gate.
 pub(super) struct GateCalls {
@@ -94,7 +94,7 @@ impl GateCalls {
             trace: self.trace.clone(),
             ..Received::plain(frame, self.host.clone(), door)
         };
-        let mut pending = self.gateway.path().start(received, Arc::new(NoCaller));
+        let mut pending = self.gateway.path().start(received, Arc::new(Unattended));
         match pending.answer().await {
             Some(answer) => read(&answer.into_bytes()),
             None => "error: the call was cancelled".to_owned(),
@@ -126,16 +126,4 @@ fn read(answer: &Bytes) -> String {
     let is_error = result.get("isError").and_then(|flag| flag.as_bool()) == Some(true);
     let mark = if is_error { "error: " } else { "" };
     format!("{mark}{}", text.join("\n"))
-}
-
-/// The caller of a model's calls: it cannot answer questions of a server, and ignores progress.
-#[derive(Debug)]
-struct NoCaller;
-
-impl Caller for NoCaller {
-    fn notify(&self, _notification: Bytes) {}
-
-    fn ask(&self, _request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
-        Box::pin(async { Err(AskFailed::NoWay) })
-    }
 }

@@ -2,9 +2,7 @@
 //! connections and reaps orphans. When it ends, the kernel ends every process in the namespace.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io;
-use std::os::fd::AsFd;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -155,21 +153,9 @@ fn start(mut command: Command, relay: Option<Relay>) -> Result<ExitCode, SetupEr
             reason: crate::warden::reason(&error),
         })?;
     let child = super::pid_of(&child).ok_or(SetupError::ParentGone)?;
-    release_pipes().map_err(SetupError::at("could not release the command's pipes"))?;
+    crate::warden::release_pipes_and_folder()
+        .map_err(SetupError::at("could not release the command's pipes"))?;
     Ok(reap_until(child))
-}
-
-/// Closing one end of a pipe is seen at the other only if no third process holds it.
-fn release_pipes() -> io::Result<()> {
-    let null = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
-    rustix::stdio::dup2_stdin(null.as_fd())?;
-    rustix::stdio::dup2_stdout(null.as_fd())?;
-    rustix::stdio::dup2_stderr(null.as_fd())?;
-    rustix::process::chdir("/")?;
-    Ok(())
 }
 
 fn reap_until(child: Pid) -> ExitCode {
