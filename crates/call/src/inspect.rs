@@ -52,10 +52,7 @@ pub(crate) fn inspect(reply: &Reply) -> Inspected {
                     code: "TOOL_ERROR",
                     message: TOOL_ERROR.to_owned(),
                 }),
-                text_length: reply
-                    .frame
-                    .result_member("content")
-                    .map_or(0, |content| content.count_chars_under("text")),
+                text_length: reply.frame.count_result_chars("content", "text"),
             }
         }
     }

@@ -30,6 +30,8 @@ use crate::{Body, RawJson};
 const REPLACEMENT: &str = "[redacted]";
 /// The search goes this far beyond the cap: more than the shortest recognisable form of any secret.
 const SLACK_BYTES: usize = 1024;
+/// More than a sign and what a secret can have before it, such as the number of a bot in its token.
+const SIGN_BYTES: usize = 64;
 const TEXT_BYTES: usize = 1024;
 
 /// Finds and replaces secrets.
@@ -151,7 +153,7 @@ impl Redactor {
             // The window can end inside a character.
             Err(_) => String::from_utf8_lossy(window),
         };
-        let secrets = self.secrets(&window);
+        let secrets = self.secrets(&window, cap);
         let mut text = String::with_capacity(window.len().min(cap) + REPLACEMENT.len());
         let end = window.floor_char_boundary(cap);
         let mut at = 0;
@@ -177,10 +179,10 @@ impl Redactor {
         }
     }
 
-    /// Every secret of `text`, in order and without overlaps.
-    fn secrets(&self, text: &str) -> Vec<Secret> {
+    /// Every secret of `text` that begins before the cap, and perhaps others, in order and without overlaps.
+    fn secrets(&self, text: &str, cap: usize) -> Vec<Secret> {
         let mut found = Vec::new();
-        if self.fingerprints.are_in(text.as_bytes()) {
+        if self.may_hold_secrets(text.as_bytes(), cap) {
             self.find_built_in(text, &mut found);
         }
         // Not behind the filter, which knows only the built-in forms.
@@ -190,6 +192,13 @@ impl Redactor {
         }
         found.sort_by_key(|secret| secret.range.start);
         merged(found)
+    }
+
+    /// Whether a known secret can begin before the cap. Its sign then stands there, too, at the latest a few bytes behind the
+    /// cap; only a password in front of its sign can be far from it, and such a sign begins with `@`.
+    fn may_hold_secrets(&self, text: &[u8], cap: usize) -> bool {
+        let (near, far) = text.split_at(text.len().min(cap.saturating_add(SIGN_BYTES)));
+        self.fingerprints.are_in(near) || (far.contains(&b'@') && self.fingerprints.are_in(text))
     }
 
     fn find_built_in(&self, text: &str, found: &mut Vec<Secret>) {

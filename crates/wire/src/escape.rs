@@ -163,12 +163,17 @@ pub(crate) fn measure(text: &[u8]) -> (usize, usize) {
         at += block.length();
     }
     let inside = &text[1..at.min(text.len())];
+    ((at + 1).min(text.len()), characters(inside, surplus))
+}
+
+/// The number of characters of the inside of a string whose escapes are so many bytes longer than their characters.
+pub(crate) fn characters(inside: &[u8], surplus: usize) -> usize {
     let written = if inside.is_ascii() {
         inside.len()
     } else {
         std::str::from_utf8(inside).map_or(inside.len(), |inside| inside.chars().count())
     };
-    ((at + 1).min(text.len()), written.saturating_sub(surplus))
+    written.saturating_sub(surplus)
 }
 
 /// Whether digits are the first half of a surrogate pair and the second half follows.

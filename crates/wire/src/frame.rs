@@ -152,6 +152,25 @@ impl Frame {
         self.find(&self.parts.outline.body, key)
     }
 
+    /// How many characters the strings under `key` have, over all objects of the array that is a member of `result`.
+    pub fn count_result_chars(&self, member: &str, key: &str) -> usize {
+        if self.parts.result.is_none() {
+            return 0;
+        }
+        let Outline {
+            body, long_strings, ..
+        } = &self.parts.outline;
+        let Some(array) = find(&self.bytes, body, member) else {
+            return 0;
+        };
+        self.json(array).count_chars(key, |left| {
+            // Behind what is left of the array stands its bracket.
+            let start = array.end - 1 - u32::try_from(left).ok()?;
+            let at = long_strings.binary_search_by_key(&start, |long| long.span.start);
+            at.ok().map(|at| long_strings[at])
+        })
+    }
+
     /// A member of `_meta` inside `params` or `result`.
     pub fn meta(&self, key: &str) -> Option<Json<'_>> {
         self.find(&self.parts.outline.meta, key)

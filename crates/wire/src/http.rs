@@ -111,7 +111,7 @@ fn names_allowed_host(authority: &str, allowed: &[impl AsRef<str>]) -> bool {
         }
         None => false,
     };
-    LOOPBACK.iter().any(|entry| matches(entry))
+    LOOPBACK.iter().any(|host| host.eq_ignore_ascii_case(name))
         || allowed.iter().any(|entry| matches(entry.as_ref()))
 }
 

@@ -6,8 +6,8 @@ use std::fmt;
 
 use memchr::memchr2;
 
-use crate::escape::{inside, key_is, measure, unescape_bytes};
-use crate::scan::{ScanError, Strictness, scan};
+use crate::escape::{characters, inside, key_is, measure, unescape_bytes};
+use crate::scan::{LongString, ScanError, Strictness, scan};
 use crate::specials::{BLOCK, Block};
 
 /// One JSON value inside a text that has been validated.
@@ -141,6 +141,15 @@ impl<'a> Json<'a> {
     /// How many characters the strings under `key` have, over all objects of an array: read in one pass,
     /// where going through elements and members would take three.
     pub fn count_chars_under(self, key: &str) -> usize {
+        self.count_chars(key, |_| None)
+    }
+
+    /// The same; `long` knows the long strings that begin where so many bytes of the array are left.
+    pub(crate) fn count_chars(
+        self,
+        key: &str,
+        long: impl Fn(usize) -> Option<LongString>,
+    ) -> usize {
         let mut objects = Walk::inside(self, JsonKind::Array);
         let mut characters = 0;
         while objects.skip_to_value() {
@@ -157,7 +166,7 @@ impl<'a> Json<'a> {
                 objects.skip_to_value();
                 if key_is(name.text, key) {
                     // Of members with one key the last counts.
-                    counted = objects.skip_and_measure();
+                    counted = objects.skip_and_measure(&long);
                 } else {
                     objects.skip_value();
                 }
@@ -247,12 +256,19 @@ impl<'a> Walk<'a> {
     }
 
     /// The same, and how many characters it has if it is a string.
-    fn skip_and_measure(&mut self) -> usize {
+    fn skip_and_measure(&mut self, long: impl Fn(usize) -> Option<LongString>) -> usize {
         if self.rest.first() != Some(&b'"') {
             self.skip_value();
             return 0;
         }
-        let (length, characters) = measure(self.rest);
+        let (length, characters) = match long(self.rest.len()) {
+            Some(LongString { span, surplus }) => {
+                let length = span.range().len();
+                let inside = &self.rest[1..length - 1];
+                (length, characters(inside, surplus as usize))
+            }
+            None => measure(self.rest),
+        };
         self.rest = &self.rest[length..];
         characters
     }

@@ -53,6 +53,20 @@ pub struct Outline {
     pub body: Vec<Member>,
     /// Members of `_meta` inside that, when it is an object.
     pub meta: Vec<Member>,
+    /// The long strings, keys included, in order; none of those that contain surrogates as escapes.
+    pub long_strings: Vec<LongString>,
+}
+
+/// A string of this many bytes is noted, so that its characters are counted without reading it again.
+pub(crate) const LONG_STRING_BYTES: usize = 1024;
+
+/// A long string of a scanned text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongString {
+    /// The string, quotes included.
+    pub span: Span,
+    /// By how many bytes its escapes are longer than their characters, of which each is one.
+    pub surplus: u32,
 }
 
 /// Why a text was refused; `at` is a byte offset.

@@ -3,6 +3,8 @@
 //! Sixty-four bytes are classified at once, with one bit for each. Text with escapes has short plain runs, and
 //! going from one to the next is then a bit count and not a search.
 
+use std::num::NonZero;
+
 use wide::u8x16;
 
 /// Bytes that are classified at once.
@@ -128,9 +130,10 @@ pub(crate) fn is_special(byte: u8) -> bool {
 #[inline]
 pub(crate) fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
-        let place = bits.trailing_zeros() as usize;
+        // Tested first: counting the zeros of something that is not zero is one instruction.
+        let rest = NonZero::new(bits)?;
         bits &= bits.wrapping_sub(1);
-        (place < BLOCK).then_some(place)
+        Some(rest.trailing_zeros() as usize)
     })
 }
 

@@ -62,10 +62,11 @@ impl<S: Subscriber> Layer<S> for JsonLines {
 struct Fields<'a>(&'a mut String);
 
 impl Fields<'_> {
+    /// Not escaped: the names of fields are identifiers of our own code.
     fn name(&mut self, field: &Field) {
-        self.0.push(',');
-        self.text(field.name());
-        self.0.push(':');
+        self.0.push_str(",\"");
+        self.0.push_str(field.name());
+        self.0.push_str("\":");
     }
 
     fn text(&mut self, text: &str) {

@@ -5,8 +5,6 @@
 //! of bytes is looked up in a bitmap, four pairs at a time. A word of three or more bytes has a pair at an even and a pair at an odd offset,
 //! and one of the two starts at an even offset of the text. Longer words register their rarest pairs.
 
-use std::ops::Range;
-
 /// The letters of English text, most common first.
 const COMMON: &[u8] = b"etaoinsrhldcumfpgwybvkxjqz";
 /// The number of buckets for case-folded pairs.
@@ -66,10 +64,9 @@ impl Fingerprints {
 
     /// Whether `text` contains one of the words.
     pub(super) fn are_in(&self, text: &[u8]) -> bool {
-        let (chunks, _) = text.as_chunks::<CHUNK>();
-        let rest = chunks.len() * CHUNK;
-        let mut chunks = chunks.iter().enumerate();
-        chunks.any(|(at, chunk)| {
+        let (chunks, rest) = text.as_chunks::<CHUNK>();
+        let mut in_chunks = chunks.iter().enumerate();
+        in_chunks.any(|(at, chunk)| {
             // The four bits are combined without a branch: nearly every chunk has none, and one test skips it.
             let pairs = u64::from_le_bytes(*chunk);
             let bits = self.bit(pairs as u16)
@@ -77,8 +74,8 @@ impl Fingerprints {
                 | self.bit((pairs >> 32) as u16)
                 | self.bit((pairs >> 48) as u16);
             // A registered pair is only a hint: the words around it are compared before the text is searched.
-            bits & 1 != 0 && self.stand_around(text, at * CHUNK..(at + 1) * CHUNK)
-        }) || self.stand_around(text, rest..text.len())
+            bits & 1 != 0 && self.stand_around(text, at * CHUNK, chunk)
+        }) || self.stand_around(text, chunks.len() * CHUNK, rest)
     }
 
     /// The bit of a pair as the lowest bit.
@@ -86,16 +83,14 @@ impl Fingerprints {
         self.pairs[usize::from(pair >> 6)] >> (pair & 63)
     }
 
-    /// Whether one of the pairs of a range is part of a word.
-    #[cold]
-    fn stand_around(&self, text: &[u8], range: Range<usize>) -> bool {
-        let mut pairs = range.step_by(2);
-        pairs.any(|at| match text.get(at..at + 2) {
-            Some(&[first, second]) => {
-                let pair = [first, second];
-                self.bit(u16::from_le_bytes(pair)) & 1 != 0 && self.stands_at(text, at, pair)
-            }
-            Some(_) | None => false,
+    /// Whether one of the pairs of `part`, which begins at an offset of `text`, is part of a word.
+    #[inline(never)]
+    fn stand_around(&self, text: &[u8], at: usize, part: &[u8]) -> bool {
+        let (pairs, _) = part.as_chunks();
+        let mut pairs = pairs.iter().enumerate();
+        pairs.any(|(index, pair)| {
+            self.bit(u16::from_le_bytes(*pair)) & 1 != 0
+                && self.stands_at(text, at + 2 * index, *pair)
         })
     }
 
@@ -104,9 +99,18 @@ impl Fingerprints {
         let bucket = bucket(pair);
         let positions = usize::from(self.starts[bucket])..usize::from(self.starts[bucket + 1]);
         self.positions[positions].iter().any(|position| {
-            let start = at.checked_sub(position.offset);
-            let found = start.and_then(|start| text.get(start..start + position.word.len()));
-            found.is_some_and(|found| found.eq_ignore_ascii_case(position.word))
+            let found = at
+                .checked_sub(position.offset)
+                .and_then(|at| text.get(at..));
+            found.is_some_and(|found| {
+                // Most false hints differ in the first byte.
+                found
+                    .first()
+                    .is_some_and(|byte| byte.eq_ignore_ascii_case(&position.word[0]))
+                    && found
+                        .get(..position.word.len())
+                        .is_some_and(|found| found.eq_ignore_ascii_case(position.word))
+            })
         })
     }
 }

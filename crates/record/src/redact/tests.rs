@@ -227,6 +227,19 @@ fn every_secret_sign_has_a_fingerprint() {
     }
 }
 
+#[test]
+fn a_password_far_before_its_sign_is_found_at_the_cap() {
+    for sign in ["@tcp(", "@unix("] {
+        let password = "hunter2x".repeat(30);
+        let raw = format!(r#"{{"dsn":"app:{password}{sign}db:3306)/x"}}"#);
+        for cap in [20, 64, 200] {
+            let body = redactor(cap).body(json(&raw));
+            let kept = body.text.expect("a cut body is kept as text");
+            assert!(!kept.contains("hunter"), "{kept}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn every_secret_found_by_a_pattern_has_a_sign(text in found_by_forms()) {

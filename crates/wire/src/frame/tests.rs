@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Frame, FrameError> {
@@ -213,4 +215,34 @@ fn batches_are_split_into_frames() {
     assert_eq!(whole("[]"), Err(FrameError::EmptyBatch));
     assert_eq!(whole("{}"), Err(FrameError::NotAnObject));
     assert_eq!(whole("[1,"), Err(FrameError::Text(ScanError::Unfinished)));
+}
+
+proptest! {
+    /// What the scan noted of long strings changes no count.
+    #[test]
+    fn characters_of_a_result_are_counted_as_those_of_its_text(
+        texts in prop::collection::vec(
+            (
+                prop_oneof![Just("text"), Just("te\\u0078t"), Just("other")],
+                prop::collection::vec(
+                    prop_oneof![
+                        Just("plain "), Just("caf\u{e9} \u{1f600} "), Just(r#"a\nb\\c\" "#), Just(r"\u00e9\u0041 "),
+                        Just(r"\ud83d\ude00"), Just(r"\uD83D "), Just("]}"),
+                    ],
+                    0..4,
+                ),
+                prop_oneof![Just(1_usize), 1..400_usize],
+            ),
+            0..5,
+        ),
+    ) {
+        let blocks = texts.iter().map(|(key, parts, times)| {
+            format!(r#"{{"n":[1],"{key}":"{}","type":"text"}}"#, parts.concat().repeat(*times))
+        });
+        let content = format!("[{}]", blocks.collect::<Vec<_>>().join(", "));
+        let text = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"content": {content} ,"isError":false}}}}"#);
+        let frame = Frame::parse(text.into(), Strictness::Envelope).expect("a reply");
+        let read = frame.result_member("content").expect("a member");
+        prop_assert_eq!(frame.count_result_chars("content", "text"), read.count_chars_under("text"));
+    }
 }

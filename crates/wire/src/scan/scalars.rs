@@ -1,7 +1,7 @@
 //! Strings, numbers and literals of the pass.
 
-use crate::scan::ScanError;
 use crate::scan::scanner::Scanner;
+use crate::scan::{LONG_STRING_BYTES, ScanError};
 use crate::specials::{BLOCK, Block, places};
 
 impl Scanner<'_> {
@@ -10,25 +10,35 @@ impl Scanner<'_> {
         let text = self.text;
         let mut at = self.at + 1;
         let mut escaped = false;
+        let mut surplus = 0;
+        let mut has_rare_escapes = false;
         'blocks: loop {
             let block = Block::at(text, at).inside();
             escaped |= block.escapes != 0;
             for place in places(block.escapes) {
-                if !is_usual_escape(text, at + place) {
-                    at = self.rare_escape(at + place)?;
-                    continue 'blocks;
+                match usual_surplus(text, at + place) {
+                    Some(bytes) => surplus += bytes,
+                    None => {
+                        has_rare_escapes = true;
+                        at = self.rare_escape(at + place)?;
+                        continue 'blocks;
+                    }
                 }
             }
             if block.end < BLOCK {
-                self.at = at + block.end;
+                at += block.end;
                 break;
             }
             at += block.length();
         }
+        let start = std::mem::replace(&mut self.at, at);
         if self.peek()? != b'"' {
-            return Err(ScanError::ControlCharacter { at: self.at });
+            return Err(ScanError::ControlCharacter { at });
         }
         self.at += 1;
+        if self.at - start >= LONG_STRING_BYTES && !has_rare_escapes {
+            self.note_long_string(start, surplus);
+        }
         Ok(escaped)
     }
 
@@ -143,13 +153,13 @@ static ROLES: [u8; 256] = {
     roles
 };
 
-/// Whether the backslash at `at` begins an escape that is a character by itself.
+/// By how many bytes the escape at `at` is longer than one; `None` if it is not a character by itself.
 #[inline]
-fn is_usual_escape(text: &[u8], at: usize) -> bool {
+fn usual_surplus(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at + 1..) {
-        Some([simple, ..]) if ROLES[usize::from(*simple)] & SIMPLE != 0 => true,
-        Some([b'u', a, b, c, d, ..]) => is_character([*a, *b, *c, *d]),
-        Some(_) | None => false,
+        Some([simple, ..]) if ROLES[usize::from(*simple)] & SIMPLE != 0 => Some(1),
+        Some([b'u', a, b, c, d, ..]) if is_character([*a, *b, *c, *d]) => Some(5),
+        Some(_) | None => None,
     }
 }
 

@@ -3,7 +3,7 @@
 
 use crate::escape::key_is;
 use crate::scan::keys::Keys;
-use crate::scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness};
+use crate::scan::{LongString, MAX_DEPTH, Member, Outline, ScanError, Span, Strictness};
 
 /// Which list of the outline the members of an open object belong to.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +47,7 @@ impl<'a> Scanner<'a> {
                 top: Vec::new(),
                 body: Vec::new(),
                 meta: Vec::new(),
+                long_strings: Vec::new(),
             },
             sections: [Section::Unnoted; NOTED_DEPTH + 1],
             upcoming: Section::Top,
@@ -222,6 +223,17 @@ impl<'a> Scanner<'a> {
         if let Some(member) = noted {
             member.value.end = end;
         }
+    }
+
+    /// Notes the string from `start` to here, whose escapes are so many bytes longer than their characters.
+    pub(super) fn note_long_string(&mut self, start: usize, surplus: usize) {
+        self.outline.long_strings.push(LongString {
+            span: Span {
+                start: offset(start),
+                end: offset(self.at),
+            },
+            surplus: offset(surplus),
+        });
     }
 
     fn white_space(&mut self) {
