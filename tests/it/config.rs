@@ -270,7 +270,7 @@ fn configurations_of_other_tools_load_as_maps() {
     );
     expect![[r#"
         note: ignoring unknown keys: `theme`
-        note: ignoring unknown keys under `mcpServers`: `alwaysAllow`, `timeout`, `trust`
+        note: ignoring keys of another client under `mcpServers`: `alwaysAllow`, `timeout`, `trust`
         note: server `Web Search.v2` is renamed to `Web-Search-v2`
     "#]]
     .assert_eq(&said);
@@ -291,6 +291,67 @@ fn configurations_of_other_tools_load_as_arrays() {
     let servers = config["servers"].as_object().expect("a map");
     assert!(servers.keys().eq(["a", "b"]), "{servers:?}");
     assert_eq!(said, "");
+}
+
+/// What another client's file restricts holds here, too, or the file is refused: never does a key that is not known let a
+/// server do more than it could there.
+#[test]
+fn restrictions_of_other_tools_are_kept_or_the_file_is_refused() {
+    let counter = "command: '@counter@', args: [--ledger, '@dir@/ledger']";
+    for off in [
+        "quarantined: true",
+        "quarantined: true, enabled: true",
+        "disabled: true, enabled: true",
+        "enabled: false, disabled: false",
+        "enabled: true, enabled_tools: [other]",
+        "includeTools: []",
+        "disabled_tools: [effect]",
+        "disabledTools: [x, EFFECT]",
+        "excludeTools: [effect], trust: true",
+    ] {
+        let bed = Bed::new(&format!("mcpServers:\n  a: {{{counter}, {off}}}\n"));
+        let ran = run(&mut named(&bed, ["call", "a:effect", r#"{"key":"k"}"#]));
+        assert!(matches!(ran.code, Some(1 | 3)), "{off}: {}", ran.stderr);
+        assert!(!bed.path("ledger").exists(), "{off}");
+    }
+    for (written, what) in [
+        ("readOnly: true", "unknown key `readOnly`"),
+        ("sandbox: {network: none}", "unknown key `sandbox`"),
+        ("expose_prompts: false", "unknown key `expose_prompts`"),
+        ("isolation: {image: 'node:20'}", "replace it with `box`"),
+        (
+            "enabled_tools: ['*']",
+            "`*` in `enabled_tools` is a pattern",
+        ),
+        ("enabled_tools: [effect], includeTools: [x]", "listed twice"),
+    ] {
+        let (_, ran) = check(&format!("mcpServers:\n  a: {{command: cat, {written}}}\n"));
+        assert_eq!(ran.code, Some(2), "{written}: {}", ran.stdout);
+        assert!(ran.stderr.contains(what), "{written}: {}", ran.stderr);
+    }
+    for written in [
+        "read_only_mode: true",
+        "excludeMCPServers: [a]",
+        "mcp: {allowed: [b]}",
+    ] {
+        let (_, ran) = check(&format!("{written}\nmcpServers: {{a: {{command: cat}}}}\n"));
+        assert_eq!(ran.code, Some(2), "{written}: {}", ran.stdout);
+        assert!(
+            ran.stderr.contains("restricts servers or tools"),
+            "{}",
+            ran.stderr
+        );
+    }
+    for harmless in [
+        "isolation: {enabled: false}",
+        "isolation: null",
+        "oauth: null, created: '2025-01-01'",
+    ] {
+        let (_, ran) = check(&format!("mcpServers:\n  a: {{command: cat, {harmless}}}\n"));
+        assert_eq!(ran.code, Some(0), "{harmless}: {}", ran.stderr);
+    }
+    let (_, ran) = check("read_only_mode: false\nmcp: {}\nmcpServers: {a: {command: cat}}\n");
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
 
 #[test]

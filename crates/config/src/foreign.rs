@@ -1,5 +1,8 @@
 //! Servers in the format of other MCP clients, under `mcpServers`: a map, or an array of entries with a
-//! `name`. Keys that callgate does not know are ignored with a note, never an error.
+//! `name`.
+//!
+//! What an entry restricts holds here too, or the file is refused. So only keys of which it is known that they restrict
+//! nothing ([`HARMLESS`]) are ignored, with a note; any other unknown key is an error.
 
 use std::{borrow::Cow, collections::BTreeMap, collections::BTreeSet, fmt};
 
@@ -13,25 +16,67 @@ use crate::model::{NamedServer, Server, Servers};
 /// Longest name of a server.
 const NAME_LENGTH: usize = 32;
 
+/// Keys that restrict nothing: approvals and trust that a host gives without asking, its time limits, its notes, and how it
+/// keeps a connection. Callgate decides all of these itself.
+const HARMLESS: &[&str] = &[
+    "alwaysAllow",
+    "authProviderType",
+    "autoApprove",
+    "auto_approve_tool_changes",
+    "created",
+    "gallery",
+    "health_check_interval",
+    "icon",
+    "iconPath",
+    "initTimeout",
+    "init_timeout",
+    "launcher_wait_timeout",
+    "max_concurrent_requests",
+    "oauth",
+    "queue_size",
+    "queue_timeout",
+    "reconnect_on_use",
+    "shared",
+    "skip_quarantine",
+    "source_registry_id",
+    "source_registry_provenance",
+    "startup_timeout_ms",
+    "startup_timeout_sec",
+    "timeout",
+    "title",
+    "tool_discovery_interval",
+    "tool_timeout_sec",
+    "toon_output",
+    "trust",
+    "trust_mode",
+    "updated",
+    "version",
+];
+
 /// The entries of `mcpServers`, converted to servers of `callgate.yaml`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ForeignServers {
     servers: Vec<NamedServer>,
     ignored: BTreeSet<String>,
+    quarantined: Vec<ServerName>,
     renamed: Vec<(String, ServerName)>,
 }
 
 impl ForeignServers {
-    /// The servers, and notes about ignored keys and changed names.
+    /// The servers, and notes about ignored keys, quarantined servers and changed names.
     pub fn understood(self) -> (Vec<NamedServer>, Vec<String>) {
         let mut notes = Vec::new();
         if !self.ignored.is_empty() {
             let keys: Vec<String> = self.ignored.iter().map(|key| format!("`{key}`")).collect();
             notes.push(format!(
-                "ignoring unknown keys under `mcpServers`: {}",
+                "ignoring keys of another client under `mcpServers`: {}",
                 keys.join(", ")
             ));
         }
+        let quarantined = self.quarantined.iter();
+        notes.extend(quarantined.map(|name| {
+            format!("server `{name}` is quarantined in this file and is not started; remove `quarantined` after a review")
+        }));
         let renamed = self.renamed.iter();
         notes.extend(renamed.map(|(from, to)| format!("server `{from}` is renamed to `{to}`")));
         (self.servers, notes)
@@ -54,9 +99,16 @@ impl ForeignServers {
             return Err(E::custom(format!("server `{name}` is defined twice")));
         }
         let Entry {
-            server, ignored, ..
+            mut server,
+            ignored,
+            is_quarantined,
+            ..
         } = entry.value;
         self.ignored.extend(ignored);
+        if is_quarantined {
+            server.enabled = false;
+            self.quarantined.push(name.clone());
+        }
         self.servers.push(NamedServer {
             name,
             server,
@@ -70,12 +122,15 @@ impl ForeignServers {
 struct Entry {
     name: Option<String>,
     server: Server,
+    is_quarantined: bool,
     ignored: Vec<String>,
 }
 
 /// How an entry says that its server is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 enum Kind {
+    #[serde(rename = "auto")]
+    Auto,
     #[serde(rename = "stdio")]
     Stdio,
     #[serde(
@@ -86,6 +141,17 @@ enum Kind {
         alias = "streamable_http"
     )]
     Http,
+}
+
+/// Whether a server runs in a container; what is not said means that it does.
+#[derive(Deserialize)]
+struct Isolation {
+    #[serde(default = "isolated")]
+    enabled: bool,
+}
+
+fn isolated() -> bool {
+    true
 }
 
 /// A value that other tools write as text, as a number or as a truth value.
@@ -131,55 +197,113 @@ impl<'de> de::Visitor<'de> for EntryVisitor {
                 enabled: true,
                 ..Server::default()
             },
+            is_quarantined: false,
             ignored: Vec::new(),
         };
-        let mut kind = None;
-        let server = &mut entry.server;
+        let mut kind = Kind::Auto;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "name" => entry.name = Some(map.next_value()?),
-                "type" | "transport" => kind = Some(map.next_value::<Kind>()?),
-                "command" => server.command = map.next_value::<Option<String>>()?,
-                "args" => server.args = map.next_value::<Option<Vec<Scalar>>>()?.map(texts),
-                "env" => server.env = expandable(map.next_value()?),
-                "cwd" => server.cwd = map.next_value()?,
-                "url" | "serverUrl" | "httpUrl" => {
-                    server.url = map.next_value::<Option<String>>()?.map(ours);
+                "type" | "transport" | "protocol" => {
+                    kind = map.next_value::<Kind>()?;
                 }
-                "headers" => server.headers = expandable(map.next_value()?),
-                "disabled" => server.enabled = !map.next_value::<bool>()?,
-                "enabled" => server.enabled = map.next_value()?,
-                "description" => server.description = map.next_value()?,
-                // Ours: other clients ignore the key.
-                "box" => server.sandbox = map.next_value()?,
-                _ => {
+                // A server that any key switches off is off.
+                "disabled" => entry.server.enabled &= !map.next_value::<bool>()?,
+                "enabled" => entry.server.enabled &= map.next_value::<bool>()?,
+                "quarantined" => entry.is_quarantined = map.next_value()?,
+                harmless if HARMLESS.contains(&harmless) => {
                     map.next_value::<de::IgnoredAny>()?;
                     entry.ignored.push(key);
                 }
+                _ => entry.server_key(&key, &mut map)?,
             }
         }
+        let server = &mut entry.server;
         match (kind, &server.command, &server.url) {
-            (Some(Kind::Stdio), None, _) => Err(de::Error::custom("`type: stdio` needs `command`")),
-            (Some(Kind::Http), _, None) => Err(de::Error::custom("this `type` needs `url`")),
-            (Some(Kind::Stdio), Some(_), _) => {
+            (Kind::Stdio, None, _) => Err(de::Error::custom("`type: stdio` needs `command`")),
+            (Kind::Http, _, None) => Err(de::Error::custom("this `type` needs `url`")),
+            (Kind::Stdio, Some(_), _) => {
                 server.url = None;
                 Ok(entry.of_command())
             }
-            (Some(Kind::Http), _, Some(_)) => {
+            (Kind::Http, _, Some(_)) => {
                 server.command = None;
                 Ok(entry.of_url())
             }
-            (None, Some(_), None) => Ok(entry.of_command()),
-            (None, None, Some(_)) => Ok(entry.of_url()),
-            (None, Some(_), Some(_)) => Err(de::Error::custom(
+            (Kind::Auto, Some(_), None) => Ok(entry.of_command()),
+            (Kind::Auto, None, Some(_)) => Ok(entry.of_url()),
+            (Kind::Auto, Some(_), Some(_)) => Err(de::Error::custom(
                 "it has both `command` and `url`; set `type` to `stdio` or `http` to choose one",
             )),
-            (None, None, None) => Err(de::Error::custom("it needs `command` or `url`")),
+            (Kind::Auto, None, None) => Err(de::Error::custom("it needs `command` or `url`")),
         }
     }
 }
 
 impl Entry {
+    /// Reads the value of a key that says what the server is or which tools it offers.
+    fn server_key<'de, A: de::MapAccess<'de>>(
+        &mut self,
+        key: &str,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
+        let server = &mut self.server;
+        match key {
+            "command" => server.command = map.next_value()?,
+            "args" => server.args = map.next_value::<Option<Vec<Scalar>>>()?.map(texts),
+            "env" => server.env = expandable(map.next_value()?),
+            "cwd" | "working_dir" => server.cwd = map.next_value()?,
+            "url" | "serverUrl" | "httpUrl" => {
+                server.url = map.next_value::<Option<String>>()?.map(ours);
+            }
+            "headers" | "http_headers" => server.headers = expandable(map.next_value()?),
+            "description" => server.description = map.next_value()?,
+            "disabled_tools" | "disabledTools" | "excludeTools" => {
+                let denied = map.next_value::<Option<Vec<String>>>()?;
+                server.tools.deny.extend(denied.unwrap_or_default());
+            }
+            "enabled_tools" | "enabledTools" | "includeTools" => {
+                let allowed = map.next_value::<Option<Vec<String>>>()?;
+                let mut names = allowed.iter().flatten();
+                if let Some(name) = names.find(|name| name.contains('*')) {
+                    let what =
+                        format!("`{name}` in `{key}` is a pattern; list the tools by their names");
+                    return Err(de::Error::custom(what));
+                }
+                if allowed.is_some()
+                    && server
+                        .tools
+                        .allow
+                        .replace(allowed.unwrap_or_default())
+                        .is_some()
+                {
+                    let what = format!(
+                        "the allowed tools are listed twice; remove `{key}` or the other list"
+                    );
+                    return Err(de::Error::custom(what));
+                }
+            }
+            // Ours: other clients ignore the key.
+            "box" => server.sandbox = map.next_value()?,
+            "isolation" => {
+                if map
+                    .next_value::<Option<Isolation>>()?
+                    .is_some_and(|isolation| isolation.enabled)
+                {
+                    let what = "`isolation` runs this server in a container, which callgate does not; replace it with `box`";
+                    return Err(de::Error::custom(what));
+                }
+            }
+            _ => {
+                let what = format!(
+                    "unknown key `{key}`: it may restrict this server, so it is not ignored; remove it if it does not"
+                );
+                return Err(de::Error::custom(what));
+            }
+        }
+        Ok(())
+    }
+
     /// Drops the keys of URLs. Other clients take `command` as one program, even if it contains spaces.
     fn of_command(mut self) -> Self {
         self.server.headers.clear();

@@ -7,7 +7,10 @@ use std::{
 
 use callgate_gate::Problem;
 use callgate_process::regular_file;
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize,
+    de::{self, IgnoredAny},
+};
 use serde_json::Value;
 
 use crate::{
@@ -281,6 +284,13 @@ fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
     let Some(others) = keys_of_another_tool(&keys) else {
         return Ok((serde_saphyr::from_str(text)?, renamed_keys(&keys)));
     };
+    if let Some(key) = restricting_key(text) {
+        let what = format!(
+            "`{key}` restricts servers or tools in the client that wrote this file, and callgate does not read it; \
+             write the servers into a `callgate.yaml` instead"
+        );
+        return Err(de::Error::custom(what));
+    }
     let ForeignFile { mcp_servers } = serde_saphyr::from_str(text)?;
     let config = Config {
         mcp_servers,
@@ -302,6 +312,37 @@ fn keys_of_another_tool(keys: &BTreeMap<String, IgnoredAny>) -> Option<Vec<Strin
         .keys()
         .filter(|key| *key != "mcpServers" && *key != "$schema");
     foreign.then(|| others.map(|key| format!("`{key}`")).collect())
+}
+
+/// Keys beside `mcpServers` with which other clients restrict what may be started or called.
+const RESTRICTING_KEYS: [&str; 15] = [
+    "allowMCPServers",
+    "allowedMcpServers",
+    "coreTools",
+    "deniedMcpServers",
+    "disable_management",
+    "disabledMcpServers",
+    "disabledMcpjsonServers",
+    "docker_isolation",
+    "excludeMCPServers",
+    "excludeTools",
+    "mcp",
+    "permissions",
+    "profiles",
+    "read_only_mode",
+    "tools",
+];
+
+/// The first of them that a file sets to something.
+fn restricting_key(text: &str) -> Option<&'static str> {
+    let keys: BTreeMap<String, Value> = serde_saphyr::from_str(text).unwrap_or_default();
+    let is_set = |key: &&str| match keys.get(*key) {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Array(values)) => !values.is_empty(),
+        Some(Value::Object(members)) => !members.is_empty(),
+        Some(Value::Bool(true) | Value::Number(_) | Value::String(_)) => true,
+    };
+    RESTRICTING_KEYS.into_iter().find(is_set)
 }
 
 /// A note for each key that is written under its old name.

@@ -29,7 +29,7 @@ pub struct Config {
     /// MCP servers by name. Their tools are listed in this order.
     pub servers: Servers,
     /// Servers in the format of other MCP clients: a map, or an array of entries with a `name`.
-    /// Keys that callgate does not know are ignored, with a note.
+    /// What an entry restricts holds; unknown keys are errors.
     #[serde(
         rename = "mcpServers",
         skip_serializing_if = "ForeignServers::is_empty"
