@@ -6,7 +6,7 @@ mod hidden;
 mod words;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet, hash_map::Entry},
     fmt,
     sync::{Arc, LazyLock},
 };
@@ -126,7 +126,15 @@ impl Flag {
 
 /// The names of all tools, to find those of other servers in a text.
 #[derive(Debug, Default)]
-pub struct Names(HashMap<String, Vec<NamedTool>>);
+pub struct Names(HashMap<String, Owners>);
+
+/// The tools of one name.
+#[derive(Debug)]
+struct Owners {
+    first: NamedTool,
+    /// The servers of the others. A set, because hundreds of servers can have a tool of the same name.
+    others: HashSet<Arc<str>>,
+}
 
 #[derive(Debug, Clone)]
 struct NamedTool {
@@ -150,15 +158,21 @@ impl Names {
     /// Adds a known tool, listed or not.
     pub(super) fn add(&mut self, server: &str, tool: &str, shown: Option<String>) {
         let canonical: Arc<str> = [server, ":", tool].concat().into();
-        let mut add = |name: String, is_qualified: bool| {
-            let owners = self.0.entry(name).or_default();
-            if owners.iter().all(|owner| owner.canonical != canonical) {
-                owners.push(NamedTool {
-                    server: server.into(),
+        let server: Arc<str> = server.into();
+        let mut add = |name: String, is_qualified: bool| match self.0.entry(name) {
+            Entry::Vacant(free) => {
+                let first = NamedTool {
+                    server: server.clone(),
                     canonical: canonical.clone(),
                     is_qualified,
-                });
+                };
+                let others = HashSet::new();
+                free.insert(Owners { first, others });
             }
+            Entry::Occupied(mut known) if known.get().first.server != server => {
+                known.get_mut().others.insert(server.clone());
+            }
+            Entry::Occupied(_) => {}
         };
         add(tool.to_owned(), false);
         add(canonical.to_string(), true);
@@ -170,13 +184,14 @@ impl Names {
     /// The tool of another server that a word names. Only words with a separator count, and a server may mention
     /// its own tools.
     fn foreign(&self, word: &str, tool: &Tool) -> Option<&NamedTool> {
-        let owners = self
-            .0
-            .get(word)
-            // A tool may be called `search` or `read`: flagging plain words would hold honest definitions.
-            .filter(|_| word.contains(['_', ':', '-']))?;
-        let is_own = |owner: &NamedTool| *owner.server == *tool.server.as_str();
-        owners.first().filter(|_| !owners.iter().any(is_own))
+        // A tool may be called `search` or `read`: flagging plain words would hold honest definitions.
+        if !word.contains(['_', ':', '-']) {
+            return None;
+        }
+        let Owners { first, others } = self.0.get(word)?;
+        let own = tool.server.as_str();
+        let is_own = *first.server == *own || others.contains(own);
+        (!is_own).then_some(first)
     }
 }
 

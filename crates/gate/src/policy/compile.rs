@@ -188,7 +188,7 @@ impl Compiler<'_> {
         let mut collecting = GlobsBuilder::new();
         let mut rules = Vec::new();
         for (at, ReadRule { rule, globs }) in read.into_iter().enumerate() {
-            index.add(rule.fields.pattern.as_ref().map(Lookalike::folded));
+            index.add(rule.fields.pattern.as_ref().map(Lookalike::folded), at);
             for (path, globs) in globs.iter().enumerate() {
                 collecting.add(globs, PatternOwner { rule: at, path });
             }
@@ -201,6 +201,7 @@ impl Compiler<'_> {
         });
         RuleSet {
             scope: joined.scope.clone(),
+            has_paths: rules.iter().any(|rule| rule.fields.paths.is_some()),
             rules,
             index,
             globs,
@@ -301,7 +302,24 @@ fn compared<'p>(scope: &Scope, pattern: &'p str) -> Cow<'p, str> {
     }
 }
 
-/// Whether an earlier pattern covers this one completely.
-pub(super) fn is_behind(pattern: &Pattern, earlier: &[Pattern]) -> bool {
-    earlier.iter().any(|earlier| earlier.covers(pattern))
+/// The patterns of a list so far.
+#[derive(Debug, Default)]
+pub(super) struct EarlierPatterns {
+    patterns: Vec<Pattern>,
+    index: Index,
+}
+
+impl EarlierPatterns {
+    pub(super) fn add(&mut self, pattern: Pattern) {
+        self.index.add(Some(&pattern), self.patterns.len());
+        self.patterns.push(pattern);
+    }
+
+    /// Whether one of them covers `pattern` completely.
+    pub(super) fn cover(&self, pattern: &Pattern) -> bool {
+        // A covering pattern matches the text of the covered one, so it is among the candidates for it.
+        let candidates = self.index.candidates(pattern.as_str());
+        let mut candidates = candidates.iter().map(|at| &self.patterns[*at]);
+        candidates.any(|earlier| earlier.covers(pattern))
+    }
 }

@@ -4,7 +4,10 @@ use std::net::Ipv6Addr;
 
 use url::Host;
 
-use super::{pattern::Lookalike, range::AddressRange};
+use super::{
+    pattern::{Lookalike, Pattern},
+    range::AddressRange,
+};
 
 /// A domain in a rule.
 #[derive(Debug, Clone)]
@@ -33,6 +36,9 @@ pub(super) enum BadDomain {
 }
 
 impl DomainPattern {
+    /// The pattern of every host.
+    pub(super) const ANY: &str = "*";
+
     /// Parses a pattern or the name of a range.
     pub(super) fn read(written: &str) -> Result<Self, BadDomain> {
         let lower = written.to_lowercase();
@@ -72,12 +78,20 @@ impl DomainPattern {
         }
     }
 
+    /// The pattern of hosts; none for a range.
+    pub(super) fn pattern(&self) -> Option<&Pattern> {
+        match self {
+            Self::Range(_) => None,
+            Self::Hosts(pattern) => Some(pattern.plain.pattern()),
+        }
+    }
+
     pub(super) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Range(own), Self::Range(other)) => own == other,
             // Undecided: a missed case is safe, while a false one would reject a valid file.
             (Self::Range(_), Self::Hosts(_)) => false,
-            (Self::Hosts(own), Self::Range(_)) => own.plain.pattern().as_str() == "*",
+            (Self::Hosts(own), Self::Range(_)) => own.plain.pattern().as_str() == Self::ANY,
             (Self::Hosts(own), Self::Hosts(other)) => {
                 own.plain.pattern().covers(other.plain.pattern())
             }

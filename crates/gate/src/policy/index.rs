@@ -1,102 +1,99 @@
-//! Finds the rules that can match a tool without testing each of them.
+//! Finds the patterns that can match a name without testing each of them.
 
 use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
-use super::pattern::{self, Pattern};
+use super::pattern::Pattern;
 
-/// The rules of a scope by the beginnings of their case-folded patterns. A candidate may still not match.
+/// Patterns by what a name must be, begin with or end with to match. A candidate may still not match.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// Patterns without `*`, by the whole name.
-    exact: HashMap<String, Vec<usize>, RandomState>,
-    /// Patterns of one server, by its name.
-    servers: HashMap<String, Vec<usize>, RandomState>,
-    /// `*:tool`, by the tool's name.
-    tools: HashMap<String, Vec<usize>, RandomState>,
-    /// `*:begin*`, by its literal beginning.
-    beginnings: HashMap<String, Vec<usize>, RandomState>,
-    /// The lengths of those beginnings, shortest first.
-    lengths: Vec<usize>,
-    /// Rules that must be tested for every name.
+    exact: Table,
+    /// Patterns by their literal beginning.
+    beginnings: ByLength,
+    /// `*:begin*`, by its literal beginning after the colon.
+    tool_beginnings: ByLength,
+    /// Other patterns, by their literal end.
+    ends: ByLength,
+    /// Patterns that must be tested for every name.
     rest: Vec<usize>,
-    rules: usize,
+}
+
+type Table = HashMap<String, Vec<usize>, RandomState>;
+
+/// Patterns by a literal part of any length.
+#[derive(Debug, Default)]
+struct ByLength {
+    table: Table,
+    /// The lengths of the parts, shortest first.
+    lengths: Vec<usize>,
+}
+
+impl ByLength {
+    fn add(&mut self, part: &str, at: usize) {
+        if let Err(place) = self.lengths.binary_search(&part.len()) {
+            self.lengths.insert(place, part.len());
+        }
+        self.table.entry(part.to_owned()).or_default().push(at);
+    }
+
+    /// Adds the patterns whose part is what `cut` takes from a name of this length.
+    fn find<'n>(
+        &self,
+        length: usize,
+        cut: impl Fn(usize) -> Option<&'n str>,
+        found: &mut Vec<usize>,
+    ) {
+        let fitting = self.lengths.iter().take_while(|part| **part <= length);
+        // `cut` is `None` where a length falls inside a character of this name.
+        for part in fitting.filter_map(|part| cut(*part)) {
+            found.extend(self.table.get(part).into_iter().flatten());
+        }
+    }
 }
 
 impl Index {
-    /// Adds the next rule by its folded pattern.
-    pub(super) fn add(&mut self, pattern: Option<&Pattern>) {
-        let rule = self.rules;
-        self.rules += 1;
-        let Some(pattern) = pattern else {
-            // Rules without a pattern match by other fields, for any name.
-            return self.rest.push(rule);
+    /// Adds a pattern by its number; `None` matches by something else than the name, so by any name.
+    pub(super) fn add(&mut self, pattern: Option<&Pattern>, at: usize) {
+        let Some(pattern) = pattern.map(Pattern::as_str) else {
+            return self.rest.push(at);
         };
-        if let Some(name) = pattern.literal() {
-            return self.exact.entry(name.to_owned()).or_default().push(rule);
-        }
-        match pattern.as_str().split_once(':') {
-            Some(("*", tool)) => self.add_for_any_server(tool, rule),
-            Some((server, _)) if !server.contains('*') => {
-                self.servers
-                    .entry(server.to_owned())
-                    .or_default()
-                    .push(rule);
-            }
-            Some(_) | None => self.rest.push(rule),
-        }
-    }
-
-    fn add_for_any_server(&mut self, tool: &str, rule: usize) {
-        match tool.split_once('*') {
-            None => self.tools.entry(tool.to_owned()).or_default().push(rule),
-            // `*:*x` has no literal beginning to look up.
-            Some(("", _)) => self.rest.push(rule),
-            Some((beginning, _)) => {
-                if let Err(at) = self.lengths.binary_search(&beginning.len()) {
-                    self.lengths.insert(at, beginning.len());
-                }
-                self.beginnings
-                    .entry(beginning.to_owned())
-                    .or_default()
-                    .push(rule);
-            }
-        }
-    }
-
-    /// The rules that can match `server:tool`, in their order.
-    pub(super) fn candidates(&self, name: &str) -> Vec<usize> {
-        let folded = pattern::folded(name);
-        let name = folded.as_str();
-        let Some((server, tool)) = name.split_once(':') else {
-            return (0..self.rules).collect();
+        let Some((beginning, rest)) = pattern.split_once('*') else {
+            return self.exact.entry(pattern.to_owned()).or_default().push(at);
         };
-        if tool.contains(':') {
-            // With two colons, a `*` before a colon could end at either of them, so the keys below do not apply.
-            return (0..self.rules).collect();
+        if !beginning.is_empty() {
+            return self.beginnings.add(beginning, at);
         }
-        let mut found = self.rest.clone();
-        let mut add = |map: &HashMap<String, Vec<usize>, RandomState>, key: &str| {
-            found.extend(map.get(key).into_iter().flatten());
-        };
-        for (map, key) in [
-            (&self.exact, name),
-            (&self.servers, server),
-            (&self.tools, tool),
-        ] {
-            if !map.is_empty() {
-                add(map, key);
-            }
-        }
-        for length in self
-            .lengths
-            .iter()
-            .take_while(|length| **length <= tool.len())
+        if let Some((tool, _)) = rest.strip_prefix(':').and_then(|tool| tool.split_once('*'))
+            && !tool.is_empty()
         {
-            // `get`, because a length may fall inside a character of this name.
-            if let Some(beginning) = tool.get(..*length) {
-                add(&self.beginnings, beginning);
+            return self.tool_beginnings.add(tool, at);
+        }
+        match rest.rsplit('*').next() {
+            Some(end) if !end.is_empty() => self.ends.add(end, at),
+            Some(_) | None => self.rest.push(at),
+        }
+    }
+
+    /// The patterns that can match `name`, in the order of their numbers.
+    pub(super) fn candidates(&self, name: &str) -> Vec<usize> {
+        let mut found = self.rest.clone();
+        found.extend(self.exact.get(name).into_iter().flatten());
+        self.beginnings
+            .find(name.len(), |length| name.get(..length), &mut found);
+        let end = |length| name.get(name.len() - length..);
+        self.ends.find(name.len(), end, &mut found);
+        match name.split_once(':') {
+            None => {}
+            // A `*` before a colon can end at either of two colons, so the text behind the first one tells nothing.
+            Some((_, tool)) if tool.contains(':') => {
+                found.extend(self.tool_beginnings.table.values().flatten());
+            }
+            Some((_, tool)) => {
+                let beginning = |length| tool.get(..length);
+                self.tool_beginnings.find(tool.len(), beginning, &mut found);
             }
         }
         // Evaluation order is rule order, and the first match decides.
@@ -126,13 +123,19 @@ mod tests {
             "git:read",
             "*:*:read",
             "fs:a:read",
+            "**",
+            "*é*",
+            "*é",
+            "**:read",
+            "*:read*",
+            "",
         ];
         let mut index = Index::default();
-        for pattern in patterns {
-            index.add(Some(&Pattern::new(pattern)));
+        for (at, pattern) in patterns.iter().enumerate() {
+            index.add(Some(&Pattern::new(pattern)), at);
         }
-        index.add(None);
-        for name in [
+        index.add(None, patterns.len());
+        let names = [
             "fs:read",
             "git:read",
             "fs:x",
@@ -142,10 +145,18 @@ mod tests {
             "méthode",
             "fs:ré",
             "FS:Read",
-        ] {
+            "",
+            ":read",
+            "*:re*",
+            "f*:read",
+            "*",
+        ];
+        // Patterns as names, too: that is how it is found which patterns cover another one.
+        for name in names.into_iter().chain(patterns) {
+            let name = &name.to_lowercase();
             let candidates = index.candidates(name);
             for (at, pattern) in patterns.iter().enumerate() {
-                let matches = Pattern::new(pattern).matches(&name.to_lowercase());
+                let matches = Pattern::new(pattern).matches(name);
                 assert!(!matches || candidates.contains(&at), "{pattern} {name}");
             }
             assert!(candidates.contains(&patterns.len()));

@@ -75,11 +75,6 @@ impl Pattern {
         // Only a `*` of this pattern can match a literal `*` of the other, and it then matches any replacement.
         self.matches(&other.0)
     }
-
-    /// The pattern as a literal, if it has no `*`.
-    pub(super) fn literal(&self) -> Option<&str> {
-        (!self.0.contains('*')).then_some(self.0.as_str())
-    }
 }
 
 impl Lookalike {

@@ -11,7 +11,7 @@ use super::{
     index::Index,
     limits::{CostLimits, RateLimit},
     path::{self, PathBase},
-    pattern::Lookalike,
+    pattern::{self, Lookalike},
     projection::{self, SubjectKind},
     resource::{self, Readings},
     rule::{EvalContext, NoMatch, Rule, Subject},
@@ -28,6 +28,8 @@ pub(super) struct RuleSet {
     pub(super) scope: Scope,
     pub(super) rules: Vec<Rule>,
     pub(super) index: Index,
+    /// Whether some rule has `paths`.
+    pub(super) has_paths: bool,
     pub(super) globs: Globs,
     pub(super) rates: Vec<RateLimit>,
     pub(super) limits: Option<CostLimits>,
@@ -111,11 +113,7 @@ impl RuleSet {
 
     /// Whether a call can need a fact here.
     pub(super) fn needs_facts(&self) -> bool {
-        let asks_where = |rule: &Rule| rule.fields.paths.is_some();
-        !self.rates.is_empty()
-            || self.limits.is_some()
-            || self.asks_for_prior()
-            || self.rules.iter().any(asks_where)
+        !self.rates.is_empty() || self.limits.is_some() || self.asks_for_prior() || self.has_paths
     }
 
     /// Whether some rule has `conditions`.
@@ -130,9 +128,7 @@ impl RuleSet {
         arguments: Option<Json<'_>>,
         ground: &PathBase,
     ) -> Vec<String> {
-        if self.scope != Scope::Filesystem
-            || !self.rules.iter().any(|rule| rule.fields.paths.is_some())
-        {
+        if self.scope != Scope::Filesystem || !self.has_paths {
             return Vec::new();
         }
         let found = projection::project(arguments, SubjectKind::Paths).unwrap_or_default();
@@ -241,11 +237,10 @@ impl RuleSet {
             }
         };
         // Without `paths` rules nothing depends on the real location, and no lookup was requested.
-        let has_paths = self.rules.iter().any(|rule| rule.fields.paths.is_some());
         let mut strictest = None;
         // Each reading is judged alone and the strictest wins: the gate cannot know which one the server uses.
         for reading in readings {
-            let (spelled, real): (Vec<PatternOwner>, Vec<PatternOwner>) = if has_paths {
+            let (spelled, real): (Vec<PatternOwner>, Vec<PatternOwner>) = if self.has_paths {
                 // An unresolved path is refused even where rules would allow it by name: a link could lead anywhere.
                 let Some(RealPath::At(real)) =
                     question.context.facts.real_paths.get(&reading.asked)
@@ -304,7 +299,7 @@ impl RuleSet {
     fn candidates(&self, name: &str) -> Vec<usize> {
         // The index knows no look-alikes, so names beyond ASCII are compared with every rule.
         if self.scope == Scope::McpTool && name.is_ascii() {
-            self.index.candidates(name)
+            self.index.candidates(&pattern::folded(name))
         } else {
             (0..self.rules.len()).collect()
         }

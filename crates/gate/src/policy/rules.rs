@@ -3,7 +3,7 @@
 use foldhash::HashMap;
 
 use super::{
-    compile::{Compiler, is_behind, overridden},
+    compile::{Compiler, EarlierPatterns, overridden},
     glob::CompileContext,
     pattern::{Lookalike, Pattern},
     rule_set::RuleSet,
@@ -199,7 +199,7 @@ fn mappings(
     written: &[serde_saphyr::Spanned<WrittenMapping>],
     problems: &mut Vec<Problem>,
 ) -> Vec<(Lookalike, Scope)> {
-    let mut earlier: Vec<Pattern> = Vec::new();
+    let mut earlier = EarlierPatterns::default();
     let mut all = Vec::new();
     for mapping in written {
         let WrittenMapping { pattern, scope } = &mapping.value;
@@ -227,14 +227,14 @@ fn mappings(
             );
             problems.push(Problem::at(place, what));
         // An error and not a warning: a rule that cannot match is usually a restriction that its author relies on.
-        } else if is_behind(&own, &earlier) {
+        } else if earlier.cover(&own) {
             let what = format!(
                 "`{}` can never match: an earlier pattern covers it",
                 pattern.value
             );
             problems.push(Problem::at(place, what));
         }
-        earlier.push(own);
+        earlier.add(own);
     }
     all
 }
@@ -244,11 +244,11 @@ fn agents(
     base: &[super::compile::ScopeRules],
     compiler: &mut Compiler<'_>,
 ) -> Vec<(Pattern, Scopes)> {
-    let mut earlier: Vec<Pattern> = Vec::new();
+    let mut earlier = EarlierPatterns::default();
     let mut all = Vec::new();
     for (name, place, agent) in written.0 {
         let pattern = Pattern::new(&name);
-        if name.is_empty() || is_behind(&pattern, &earlier) {
+        if name.is_empty() || earlier.cover(&pattern) {
             let what = format!("agents `{name}` can never match");
             compiler.problems.push(Problem::at(place, what));
         }
@@ -271,7 +271,7 @@ fn agents(
         };
         let joined = overridden(base, own, replaces);
         let scopes = Scopes::of(joined.iter().map(|joined| silent.rule_set(joined)));
-        earlier.push(pattern.clone());
+        earlier.add(pattern.clone());
         all.push((pattern, scopes));
     }
     all
