@@ -4,6 +4,7 @@ mod catalog;
 mod first_round;
 mod hosts;
 mod pinned;
+mod rebuilds;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -41,6 +42,8 @@ use crate::{
     tasks::TaskOwners,
 };
 use hosts::AttachedHost;
+pub(crate) use rebuilds::OnChange;
+use rebuilds::Rebuilds;
 
 /// How many announcements a slow listener may lag behind before it loses the oldest.
 const ANNOUNCEMENTS_KEPT: usize = 256;
@@ -66,6 +69,7 @@ pub struct Fleet {
     levels: Arc<Levels>,
     task_owners: Arc<TaskOwners>,
     rebuilding: Mutex<()>,
+    rebuilds: Rebuilds,
     events: Events,
     /// Whether hosts could already have lists when the configuration last changed.
     answered: AtomicBool,
@@ -121,6 +125,7 @@ impl Fleet {
             pins,
             options,
         } = plan;
+        let (rebuilds, rebuilder) = Rebuilds::new();
         let fleet = Arc::new_cyclic(|me: &Weak<Self>| Self {
             me: me.clone(),
             roster: Roster::default(),
@@ -138,12 +143,17 @@ impl Fleet {
             levels: Arc::default(),
             task_owners: Arc::default(),
             rebuilding: Mutex::default(),
+            rebuilds,
             events,
             answered: AtomicBool::new(false),
             started: Instant::now(),
             shutdown: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
+        let (rebuilding, stop) = (rebuilder.run(fleet.me.clone()), fleet.shutdown.clone());
+        fleet
+            .tasks
+            .spawn(async move { stop.run_until_cancelled(rebuilding).await });
         fleet.take_over(servers, &fleet.policy.load());
         fleet.tasks.spawn(first_round::sum_up(fleet.clone()));
         fleet
@@ -441,10 +451,13 @@ fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
     })
 }
 
-fn on_change(fleet: Weak<Fleet>) -> Arc<dyn Fn() + Send + Sync> {
+fn on_change(fleet: Weak<Fleet>) -> OnChange {
     Arc::new(move || {
-        if let Some(fleet) = fleet.upgrade() {
-            fleet.rebuild();
-        }
+        let rebuilt = fleet.upgrade().map(|fleet| fleet.rebuilds.ask());
+        Box::pin(async move {
+            if let Some(rebuilt) = rebuilt {
+                rebuilt.await;
+            }
+        })
     })
 }

@@ -32,6 +32,7 @@ use crate::{
     connection::Connection,
     definitions::Definitions,
     eras::Eras,
+    fleet::OnChange,
     lane::{Lane, SharedWiring},
     lanes::{LaneLease, LaneLeases, LaneUse, Lanes},
     levels::Levels,
@@ -67,7 +68,7 @@ pub(crate) struct Server {
     subscriptions: Arc<Subscriptions>,
     levels: Arc<Levels>,
     tasks: Arc<TaskOwners>,
-    on_change: Arc<dyn Fn() + Send + Sync>,
+    on_change: OnChange,
     /// Whether it is the only server, so that hosts see its own task ids.
     alone: bool,
     has_tasks: AtomicBool,
@@ -100,7 +101,7 @@ pub(crate) struct ServerParts {
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) levels: Arc<Levels>,
     pub(crate) tasks: Arc<TaskOwners>,
-    pub(crate) on_change: Arc<dyn Fn() + Send + Sync>,
+    pub(crate) on_change: OnChange,
     pub(crate) alone: bool,
 }
 

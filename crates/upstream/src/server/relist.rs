@@ -50,7 +50,7 @@ impl Server {
     }
 
     /// Takes over what a server listed.
-    pub(super) fn apply_lists(&self, fresh: Vec<FetchedList>) {
+    pub(super) async fn apply_lists(&self, fresh: Vec<FetchedList>) {
         let before = {
             let state = self.state.borrow();
             (state.tools.clone(), state.others.clone())
@@ -85,7 +85,7 @@ impl Server {
             }
         });
         // The catalog first: callers that wait for the first connect read it as soon as the status changes.
-        (self.on_change)();
+        (self.on_change)().await;
         self.state.send_modify(|state| {
             let all = Lists::ALL.iter().filter_map(|l| state.complaints.get(l));
             let all: Vec<String> = all.flatten().cloned().collect();

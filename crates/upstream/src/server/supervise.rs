@@ -45,7 +45,7 @@ impl Server {
             match opened {
                 Ok((lane, fresh)) => {
                     failures = 0;
-                    self.up(&lane, fresh);
+                    self.up(&lane, fresh).await;
                     let lane = self.serve_lane(lane, shutdown).await;
                     // Before the slow close below, so that no new call is sent to an ended connection.
                     self.set_primary(None);
@@ -61,7 +61,7 @@ impl Server {
                 }
                 // Retrying cannot help: a changed configuration replaces this server by another one.
                 Err(LaneError::Off(reason)) => {
-                    self.stopped(&reason);
+                    self.stopped(&reason).await;
                     return;
                 }
                 Err(error) => {
@@ -138,7 +138,7 @@ impl Server {
                         self.adoption.send_replace(Adoption::Settled);
                     } else if let Some((adopting, fresh)) = self.adopt(&profile).await {
                         // The new primary before the old one closes, so that calls always find a connection.
-                        self.make_primary(&adopting, fresh);
+                        self.make_primary(&adopting, fresh).await;
                         let own = std::mem::replace(&mut lane, adopting);
                         self.adoption.send_replace(Adoption::Settled);
                         own.close().await;
@@ -167,13 +167,13 @@ impl Server {
             };
             let offers = self.state.borrow().offers();
             match self.ask(&connection, &requested, offers).await {
-                Ok(fresh) => self.apply_lists(fresh),
+                Ok(fresh) => self.apply_lists(fresh).await,
                 Err(error) => self.log_complaints(&[error.to_string()]),
             }
         }
     }
 
-    fn up(&self, lane: &Lane, fresh: Vec<FetchedList>) {
+    async fn up(&self, lane: &Lane, fresh: Vec<FetchedList>) {
         let (server, transport) = (&self.spec.name, self.spec.launch.transport());
         let count = |fresh: &FetchedList| match fresh {
             FetchedList::Tools(tools) => tools.list.tools.len(),
@@ -196,11 +196,11 @@ impl Server {
             Some(self.spec.name.as_str()),
             None,
         );
-        self.make_primary(lane, fresh);
+        self.make_primary(lane, fresh).await;
     }
 
     /// Makes this lane the primary.
-    fn make_primary(&self, lane: &Lane, fresh: Vec<FetchedList>) {
+    async fn make_primary(&self, lane: &Lane, fresh: Vec<FetchedList>) {
         let offers = Offers::of(&lane.introduction.capabilities);
         self.has_tasks.store(offers.task_calls, Ordering::Relaxed);
         self.set_primary(Some((lane.profile.clone(), lane.connection.clone())));
@@ -209,7 +209,7 @@ impl Server {
             state.instructions = lane.introduction.instructions.clone();
             state.pid = lane.pid();
         });
-        self.apply_lists(fresh);
+        self.apply_lists(fresh).await;
     }
 
     fn down(&self, reason: &str) {
@@ -249,7 +249,7 @@ impl Server {
         });
     }
 
-    fn stopped(&self, reason: &str) {
+    async fn stopped(&self, reason: &str) {
         self.events.emit(UpstreamOff {
             server: &self.spec.name,
             is_switched_off: self.spec.launch == Launch::SwitchedOff,
@@ -259,7 +259,7 @@ impl Server {
             state.status = ServerStatus::Stopped;
             state.reason = Some(reason.to_owned());
         });
-        (self.on_change)();
+        (self.on_change)().await;
     }
 
     async fn pause(
@@ -289,7 +289,7 @@ impl Server {
                     state.status = ServerStatus::Stopped;
                 }
             });
-            (self.on_change)();
+            (self.on_change)().await;
         }
         std::future::pending().await
     }
