@@ -31,7 +31,7 @@ use ulid::Ulid;
 
 use crate::Metrics;
 pub use listener::{Delivery, Listener};
-use ring::Ring;
+use ring::{Ring, StoredEvent};
 
 /// The size of the ring for listeners that reconnect. Beyond it the oldest events are dropped, and a listener that missed some
 /// gets a gap.
@@ -211,12 +211,22 @@ impl Events {
             self.inner.listening.store(false, Ordering::Release);
             return;
         }
-        let kind = fields.kind;
-        let data = self.to_json(n, fields);
-        ring.push(n, kind, data.into());
+        ring.push(StoredEvent {
+            n,
+            delivery: self.delivery(n, fields),
+        });
         // Announced without the lock, which the woken listeners take at once.
         drop(ring);
         self.inner.arrived.send_replace(n);
+    }
+
+    /// The event as listeners get it, written once for all of them.
+    fn delivery(&self, n: u64, fields: EventFields<'_>) -> Delivery {
+        let kind = fields.kind;
+        let id = self.id(n);
+        let tenant = tenant(&fields).into();
+        let data = self.to_json(n, fields);
+        Delivery::new(id, kind, Some(tenant), data)
     }
 
     fn to_json(&self, n: u64, fields: EventFields<'_>) -> Vec<u8> {
@@ -227,10 +237,7 @@ impl Events {
             timestamp: format!("{:.6}", Timestamp::now()),
             id: self.id(n),
             record_id: fields.record_id,
-            tenant: fields
-                .tenant
-                .or(fields.identity.map(|identity| identity.tenant.as_str()))
-                .unwrap_or(FIRST_TENANT),
+            tenant: tenant(&fields),
             agent: agent.unwrap_or("callgate"),
             session: fields.identity.map_or(boot, |identity| &identity.session),
             server: fields.server,
@@ -262,6 +269,12 @@ impl Default for Events {
     fn default() -> Self {
         Self::new(Metrics::default())
     }
+}
+
+/// The tenant that an event is about.
+fn tenant<'a>(fields: &EventFields<'a>) -> &'a str {
+    let of_caller = fields.identity.map(|identity| identity.tenant.as_str());
+    fields.tenant.or(of_caller).unwrap_or(FIRST_TENANT)
 }
 
 /// Cuts a name that a host made up: it goes into log lines and events.

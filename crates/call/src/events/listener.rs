@@ -1,14 +1,24 @@
 //! Listeners of `/events`: each gets every event once and in order, and a gap where events are missing.
 
-use std::{sync::atomic::Ordering, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
+use callgate_wire::sse;
 use tokio::sync::watch;
 
 use super::{Events, ring::StoredEvent};
 
 /// The size of one batch; a listener that is behind gets the rest with the next one.
 const BATCH_BYTES: usize = 64 * 1024;
+
+/// How often all listeners together are woken per second. With more listeners each gets its events less often and more at
+/// once, so that thousands of them do not slow calls.
+const WAKES_PER_SECOND: u32 = 10_000;
+/// Up to this many listeners get each event at once.
+const UNPACED_LISTENERS: usize = 10;
 
 /// A listener. Events wait for it in the ring, and those that the ring drops meanwhile become a gap. A slow listener therefore
 /// costs no memory of its own.
@@ -20,16 +30,41 @@ pub struct Listener {
     /// Whether the listener gave an id that this process did not issue. It first gets a gap of unknown length.
     has_unknown_id: bool,
     arrived: watch::Receiver<u64>,
+    /// When it may be woken again.
+    rests_until: Option<tokio::time::Instant>,
 }
 
 /// An event as a listener gets it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// The id to reconnect with.
-    pub id: String,
+    pub id: Arc<str>,
     /// The event's name, or `gap`.
     pub kind: &'static str,
+    /// The tenant that it is about; none for a gap.
+    pub tenant: Option<Arc<str>>,
     pub data: Bytes,
+    /// All of it, as a server-sent event.
+    pub frame: Bytes,
+}
+
+impl Delivery {
+    pub(super) fn new(
+        id: String,
+        kind: &'static str,
+        tenant: Option<Arc<str>>,
+        data: Vec<u8>,
+    ) -> Self {
+        let mut frame = Vec::new();
+        sse::encode(Some(kind), Some(&id), &data, &mut frame);
+        Self {
+            id: id.into(),
+            kind,
+            tenant,
+            data: data.into(),
+            frame: frame.into(),
+        }
+    }
 }
 
 impl Listener {
@@ -53,11 +88,15 @@ impl Listener {
             last,
             has_unknown_id,
             arrived,
+            rests_until: None,
         }
     }
 
     /// The next events; waits until there is at least one.
     pub async fn next(&mut self) -> Vec<Delivery> {
+        if let Some(until) = self.rests_until {
+            tokio::time::sleep_until(until).await;
+        }
         loop {
             // Before fetching: an event that arrives during the fetch must wake the next wait.
             self.arrived.mark_unchanged();
@@ -71,7 +110,8 @@ impl Listener {
         }
     }
 
-    fn fetch(&mut self) -> Vec<Delivery> {
+    /// The events that there are, without waiting.
+    pub fn fetch(&mut self) -> Vec<Delivery> {
         let mut out = Vec::new();
         if std::mem::take(&mut self.has_unknown_id) {
             out.push(self.gap(None));
@@ -80,23 +120,25 @@ impl Listener {
         let mut bytes = 0;
         let mut fetched: Vec<StoredEvent> = Vec::new();
         for kept in ring.after(self.last) {
-            bytes += kept.data.len();
+            bytes += kept.delivery.frame.len();
             fetched.push(kept.clone());
             if bytes > BATCH_BYTES {
                 break;
             }
         }
+        // A listener that is behind does not rest.
+        let rest = rest(ring.listeners()).filter(|_| bytes <= BATCH_BYTES);
+        self.rests_until = rest.map(|rest| tokio::time::Instant::now() + rest);
         let emitted = self.events.inner.emitted.load(Ordering::Acquire);
         drop(ring);
         // Events were counted while none were kept, so they are missing although the ring is empty.
         if fetched.is_empty() && self.last < emitted {
             out.extend(self.skip_to(emitted));
         }
-        for StoredEvent { n, kind, data } in fetched {
+        for StoredEvent { n, delivery } in fetched {
             out.extend(self.skip_to(n - 1));
             self.last = n;
-            let id = self.events.id(n);
-            out.push(Delivery { id, kind, data });
+            out.push(delivery);
         }
         out
     }
@@ -114,12 +156,15 @@ impl Listener {
             Some(lost) => format!(r#"{{"type":"gap","lost":{lost}}}"#),
             None => r#"{"type":"gap"}"#.to_owned(),
         };
-        Delivery {
-            id: self.events.id(self.last),
-            kind: "gap",
-            data: data.into(),
-        }
+        Delivery::new(self.events.id(self.last), "gap", None, data.into_bytes())
     }
+}
+
+/// How long a listener rests after it was woken, by how many there are.
+fn rest(listeners: usize) -> Option<Duration> {
+    let listeners = u32::try_from(listeners).unwrap_or(u32::MAX);
+    let rest = Duration::from_secs(1) * listeners / WAKES_PER_SECOND;
+    (listeners as usize > UNPACED_LISTENERS).then_some(rest)
 }
 
 impl Drop for Listener {
@@ -223,6 +268,30 @@ mod tests {
         let rest: Vec<u64> = told.map(|n| n.parse().unwrap()).collect();
         assert!(lost > 0);
         assert_eq!(rest, (lost + 1..=60_000).collect::<Vec<_>>());
+    }
+
+    #[tokio::test]
+    async fn many_listeners_rest_between_batches_and_get_every_event() {
+        let events = Events::default();
+        let mut all: Vec<Listener> = (0..2000).map(|_| events.listen(None)).collect();
+        let listener = &mut all[0];
+        emit(&events, 1);
+        let first = listener.next().now_or_never();
+        assert_eq!(
+            first.map(|all| all.len()),
+            Some(1),
+            "the first comes at once"
+        );
+        emit(&events, 1);
+        assert!(listener.next().now_or_never().is_none(), "it rests");
+        emit(&events, 2);
+        assert_eq!(listener.next().await.len(), 3);
+        emit(&events, 1);
+        assert_eq!(
+            listener.fetch().len(),
+            1,
+            "what is there can be had at once"
+        );
     }
 
     #[test]

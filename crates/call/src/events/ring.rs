@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
+use super::Delivery;
 
 /// The memory of an event besides its text, estimated.
 const OVERHEAD_BYTES: usize = 64;
@@ -25,8 +25,13 @@ pub(super) struct Ring {
 pub(super) struct StoredEvent {
     /// From 1. Events without a listener have numbers too, so numbers here may be missing.
     pub(super) n: u64,
-    pub(super) kind: &'static str,
-    pub(super) data: Bytes,
+    pub(super) delivery: Delivery,
+}
+
+impl StoredEvent {
+    fn bytes(&self) -> usize {
+        self.delivery.frame.len() + OVERHEAD_BYTES
+    }
 }
 
 impl Ring {
@@ -41,14 +46,14 @@ impl Ring {
     }
 
     /// Stores an event, and drops the oldest ones if there is no room.
-    pub(super) fn push(&mut self, n: u64, kind: &'static str, data: Bytes) {
-        self.bytes += data.len() + OVERHEAD_BYTES;
-        self.kept.push_back(StoredEvent { n, kind, data });
+    pub(super) fn push(&mut self, event: StoredEvent) {
+        self.bytes += event.bytes();
+        self.kept.push_back(event);
         while self.bytes > self.limit {
             let Some(oldest) = self.kept.pop_front() else {
                 return;
             };
-            self.bytes -= oldest.data.len() + OVERHEAD_BYTES;
+            self.bytes -= oldest.bytes();
         }
     }
 
@@ -61,6 +66,10 @@ impl Ring {
     /// The number before the oldest event.
     pub(super) fn start(&self) -> Option<u64> {
         self.kept.front().map(|oldest| oldest.n - 1)
+    }
+
+    pub(super) fn listeners(&self) -> usize {
+        self.listeners
     }
 
     pub(super) fn enter(&mut self) {
@@ -90,7 +99,20 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+
+    fn event(n: u64, bytes: usize) -> StoredEvent {
+        let delivery = Delivery {
+            id: "".into(),
+            kind: "x",
+            tenant: None,
+            data: Bytes::new(),
+            frame: vec![b'x'; bytes].into(),
+        };
+        StoredEvent { n, delivery }
+    }
 
     fn numbers(ring: &Ring, behind: u64) -> Vec<u64> {
         ring.after(behind).map(|kept| kept.n).collect()
@@ -100,7 +122,7 @@ mod tests {
     fn the_oldest_events_are_evicted_at_the_byte_limit() {
         let mut ring = Ring::new(3 * (OVERHEAD_BYTES + 10));
         for n in 1..=5 {
-            ring.push(n, "x", Bytes::from(vec![b'x'; 10]));
+            ring.push(event(n, 10));
         }
         assert_eq!(numbers(&ring, 0), [3, 4, 5]);
         assert_eq!(numbers(&ring, 4), [5]);
@@ -110,10 +132,10 @@ mod tests {
     #[test]
     fn an_event_larger_than_the_ring_is_not_kept() {
         let mut ring = Ring::new(100);
-        ring.push(1, "x", Bytes::from(vec![b'x'; 10]));
-        ring.push(2, "x", Bytes::from(vec![b'x'; 1000]));
+        ring.push(event(1, 10));
+        ring.push(event(2, 1000));
         assert!(numbers(&ring, 0).is_empty());
-        ring.push(3, "x", Bytes::from(vec![b'x'; 10]));
+        ring.push(event(3, 10));
         assert_eq!(numbers(&ring, 0), [3]);
     }
 

@@ -13,7 +13,6 @@ use callgate_call::{
     Standing,
     events::{Delivery, Listener},
 };
-use callgate_wire::{Json, Strictness, sse};
 use futures_util::stream;
 use tokio_util::sync::CancellationToken;
 
@@ -92,33 +91,32 @@ impl EventFeed {
         let next = tokio::select! {
             // Events first: those that happened before the close are delivered before the stream ends.
             biased;
-            deliveries = self.listener.next() => Some(encoded(&deliveries, &self.reach)),
+            deliveries = self.listener.next() => Some(joined(&deliveries, &self.reach)),
             () = tokio::time::sleep(HEARTBEAT) => Some(keep_alive()),
-            () = self.close.cancelled() => None,
+            () = self.close.cancelled() => {
+                let last = self.listener.fetch();
+                (!last.is_empty()).then(|| joined(&last, &self.reach))
+            }
         };
         next.filter(|_| self.pass.is_valid())
     }
 }
 
-fn encoded(deliveries: &[Delivery], reach: &Reach) -> Bytes {
-    let mut out = Vec::new();
-    for Delivery { id, kind, data } in deliveries {
-        if !is_for(data, reach) {
-            continue;
-        }
-        sse::encode(Some(kind), Some(id), data, &mut out);
-    }
-    out.into()
-}
-
-/// Whether a listener may see an event. Events without a tenant concern the whole gateway, so every admin sees them.
-fn is_for(data: &Bytes, reach: &Reach) -> bool {
-    match reach {
-        Reach::All => true,
-        Reach::Tenant(_) => {
-            let json = Json::validate(data, Strictness::Envelope).ok();
-            let tenant = json.and_then(|json| json.get("tenant")?.as_str());
-            tenant.is_none_or(|tenant| reach.includes(Some(&tenant)))
+/// The events that a listener may see, as bytes of its stream.
+fn joined(deliveries: &[Delivery], reach: &Reach) -> Bytes {
+    let is_for = |delivery: &&Delivery| match (reach, &delivery.tenant) {
+        // An event without a tenant concerns the whole gateway, so every admin sees it.
+        (Reach::All, _) | (_, None) => true,
+        (Reach::Tenant(_), Some(tenant)) => reach.includes(Some(tenant)),
+    };
+    let mut seen = deliveries.iter().filter(is_for);
+    match (seen.next(), seen.next()) {
+        (Some(only), None) => only.frame.clone(),
+        (first, second) => {
+            let all = first.into_iter().chain(second).chain(seen);
+            let mut out = Vec::new();
+            all.for_each(|delivery| out.extend_from_slice(&delivery.frame));
+            out.into()
         }
     }
 }
