@@ -53,10 +53,8 @@ impl TokenLookup for StoredTokens {
     }
 
     fn is_valid(&self, name: &str) -> bool {
-        let now = Timestamp::now();
-        let all = self.tokens.all().unwrap_or_default();
-        let mut named = all.iter().filter(|token| token.name == name);
-        named.any(|token| token.is_valid(now))
+        let named = self.tokens.named(name).ok().flatten();
+        named.is_some_and(|token| token.is_valid(Timestamp::now()))
     }
 }
 

@@ -10,7 +10,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 /// How many tokens a store keeps, revoked ones included; creating one more fails.
-// Each request with a token compares it with all of them, so this also bounds the work of a request.
 pub const MAX_TOKENS: usize = 10_000;
 const MAX_NAME: usize = 64;
 /// Names of built-in principals.
@@ -121,7 +120,7 @@ pub enum TokensError {
 
 /// Stores tokens for all processes of a backend.
 ///
-/// [`Tokens::all`] and [`Tokens::holder`] are on the path of requests and must answer at once. A backend
+/// [`Tokens::holder`] and [`Tokens::named`] are on the path of requests and must answer at once, however many tokens there are. A backend
 /// over a network therefore answers from a copy that it refreshes in the background, and answers
 /// [`TokensError::Unavailable`] once it cannot refresh the copy: without a readable store no token is valid.
 /// The other methods may block.
@@ -129,9 +128,11 @@ pub trait Tokens: Send + Sync + std::fmt::Debug {
     /// All of them, revoked and expired ones included, in the order they were made.
     fn all(&self) -> Result<Vec<Arc<Token>>, TokensError>;
 
-    /// The valid token whose secret has this digest. Constant time, so that a caller learns nothing from how long a
-    /// wrong guess takes.
+    /// The valid token whose secret has this digest.
     fn holder(&self, digest: &Digest, now: Timestamp) -> Result<Option<Arc<Token>>, TokensError>;
+
+    /// The token of this name, valid or not.
+    fn named(&self, name: &str) -> Result<Option<Arc<Token>>, TokensError>;
 
     /// Makes a token and returns its secret, which is not stored.
     fn create(&self, new: NewToken, now: Timestamp) -> Result<(Token, String), TokensError>;

@@ -4,10 +4,11 @@
 //! such a token), so a token that another process revokes is refused from the next request on.
 
 use std::{
+    collections::HashMap,
     fs, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use callgate_gate::Digest;
@@ -15,7 +16,6 @@ use callgate_process::kept_file::{self, Sync};
 use callgate_record::{MAX_TOKENS, NewToken, Token, Tokens, TokensError};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use subtle::ConstantTimeEq as _;
 
 use crate::disk::private_file;
 
@@ -63,6 +63,23 @@ pub struct TokenFile {
 struct CachedTokens {
     identity: Option<Identity>,
     tokens: Vec<Arc<Token>>,
+    by_digest: HashMap<Digest, Arc<Token>>,
+    by_name: HashMap<String, Arc<Token>>,
+}
+
+impl CachedTokens {
+    fn of(identity: Option<Identity>, tokens: Vec<Token>) -> Self {
+        let tokens: Vec<Arc<Token>> = tokens.into_iter().map(Arc::new).collect();
+        // A `sha256` that is no digest opens nothing.
+        let digest = |token: &Arc<Token>| Some((Digest::from_hex(&token.sha256)?, token.clone()));
+        let name = |token: &Arc<Token>| (token.name.clone(), token.clone());
+        Self {
+            identity,
+            by_digest: tokens.iter().filter_map(digest).collect(),
+            by_name: tokens.iter().map(name).collect(),
+            tokens,
+        }
+    }
 }
 
 /// Changes whenever the file is replaced.
@@ -80,6 +97,20 @@ impl TokenFile {
             dir: dir.into(),
             known: Mutex::default(),
         }
+    }
+
+    /// The tokens of the file as it is now.
+    fn known(&self) -> Result<MutexGuard<'_, CachedTokens>, TokensError> {
+        let path = path(&self.dir);
+        let identity = identity(&path).map_err(|source| FileError::Unusable {
+            path: path.clone(),
+            source,
+        })?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.identity != identity {
+            *known = CachedTokens::of(identity, read(&path)?);
+        }
+        Ok(known)
     }
 
     /// Changes the file under a lock that all processes take, and replaces it as a whole.
@@ -108,29 +139,17 @@ impl TokenFile {
 
 impl Tokens for TokenFile {
     fn all(&self) -> Result<Vec<Arc<Token>>, TokensError> {
-        let path = path(&self.dir);
-        let identity = identity(&path).map_err(|source| FileError::Unusable {
-            path: path.clone(),
-            source,
-        })?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if known.identity != identity {
-            known.tokens = read(&path)?.into_iter().map(Arc::new).collect();
-            known.identity = identity;
-        }
-        Ok(known.tokens.clone())
+        Ok(self.known()?.tokens.clone())
     }
 
-    // All tokens are compared, each in constant time: how long a wrong guess takes reveals nothing.
+    // Looked up by digest: the time tells at most which digests are stored, and a digest does not lead to its secret.
     fn holder(&self, digest: &Digest, now: Timestamp) -> Result<Option<Arc<Token>>, TokensError> {
-        let given = digest.to_string();
-        let mut found = None;
-        for token in self.all()? {
-            if bool::from(given.as_bytes().ct_eq(token.sha256.as_bytes())) {
-                found = Some(token);
-            }
-        }
+        let found = self.known()?.by_digest.get(digest).cloned();
         Ok(found.filter(|token| token.is_valid(now)))
+    }
+
+    fn named(&self, name: &str) -> Result<Option<Arc<Token>>, TokensError> {
+        Ok(self.known()?.by_name.get(name).cloned())
     }
 
     fn create(&self, new: NewToken, now: Timestamp) -> Result<(Token, String), TokensError> {

@@ -34,8 +34,15 @@ pub(super) fn token_secrets_are_not_stored_and_changes_apply_at_once(backend: &d
     assert_eq!(holder("guess", 1), None);
     assert_eq!(holder(&token.sha256, 1), None, "a digest opens nothing");
     assert_eq!(holder(&secret, 100), None, "expired");
+    let is_valid = |now| {
+        let named = gateway.named("ci").expect("it is read");
+        named.expect("it is there").is_valid(at(now))
+    };
+    assert!(is_valid(3) && !is_valid(100));
     command.revoke("ci", at(2)).expect("it is revoked");
     assert_eq!(holder(&secret, 3), None, "revoked");
+    assert!(!is_valid(3), "revoked");
+    assert_eq!(gateway.named("other").expect("it is read"), None);
     command.revoke("ci", at(9)).expect("it stays revoked");
     let all = gateway.all().expect("it is read");
     assert_eq!((all.len(), all[0].revoked_at), (1, Some(at(2))));
