@@ -228,14 +228,19 @@ fn select(
 
 /// Stores which questions and decisions have expired, so that a clock that is set back revives none.
 pub(super) fn expire(connection: &Connection, now: Timestamp) -> Result<(), ApprovalDbError> {
-    let over = "(status = 'pending' AND expires_at <= ?1)
-                OR (status IN ('approved', 'denied') AND valid_until <= ?1)";
-    // A read first: lists call this each time, and an UPDATE would take the write lock for nothing.
-    let sql = format!("SELECT EXISTS (SELECT 1 FROM approval WHERE {over})");
-    let mut statement = connection.prepare_cached(&sql)?;
-    if statement.query_row([now.as_microsecond()], |row| row.get(0))? {
-        let sql = format!("UPDATE approval SET status = 'expired' WHERE {over}");
-        connection.execute(&sql, [now.as_microsecond()])?;
+    // Two statements: with one condition for both, SQLite would read every pending row.
+    let over = [
+        "status = 'pending' AND expires_at <= ?1",
+        "status IN ('approved', 'denied') AND valid_until <= ?1",
+    ];
+    for over in over {
+        // A read first: lists call this each time, and an UPDATE would take the write lock for nothing.
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM approval WHERE {over})");
+        let mut statement = connection.prepare_cached(&sql)?;
+        if statement.query_row([now.as_microsecond()], |row| row.get(0))? {
+            let sql = format!("UPDATE approval SET status = 'expired' WHERE {over}");
+            connection.execute(&sql, [now.as_microsecond()])?;
+        }
     }
     Ok(())
 }

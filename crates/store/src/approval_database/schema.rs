@@ -40,7 +40,6 @@ const TABLES: &str = "
         announced   INTEGER NOT NULL DEFAULT 0
     ) WITHOUT ROWID;
     CREATE INDEX approval_binding ON approval (binding);
-    CREATE INDEX approval_status ON approval (status, asked_at);
     CREATE INDEX approval_asked ON approval (asked_at);
     CREATE INDEX approval_revision ON approval (revision);
     CREATE INDEX approval_unrecorded ON approval (recorded) WHERE recorded = 0;
@@ -51,8 +50,19 @@ const SEALED: &str = "
     ALTER TABLE approval ADD COLUMN sealed BLOB;
     ALTER TABLE approval ADD COLUMN under TEXT;
     ALTER TABLE approval ADD COLUMN shown INTEGER NOT NULL DEFAULT 0;
-    CREATE INDEX approval_sealed ON approval (expires_at) WHERE sealed IS NOT NULL;
     CREATE INDEX approval_under ON approval (under) WHERE under IS NOT NULL;
+";
+
+/// The indexes that keep each question to a few rows, however many approvals are pending. An older callgate works with
+/// them, so they are no form of their own.
+const INDEXES: &str = "
+    DROP INDEX IF EXISTS approval_status;
+    DROP INDEX IF EXISTS approval_sealed;
+    CREATE INDEX IF NOT EXISTS approval_expiry ON approval (status, expires_at);
+    CREATE INDEX IF NOT EXISTS approval_validity ON approval (status, valid_until);
+    CREATE INDEX IF NOT EXISTS approval_open ON approval (principal, expires_at) WHERE status = 'pending';
+    CREATE INDEX IF NOT EXISTS approval_sealed_open ON approval (expires_at) WHERE sealed IS NOT NULL;
+    CREATE INDEX IF NOT EXISTS approval_sealed_over ON approval (id) WHERE sealed IS NOT NULL AND status <> 'pending';
 ";
 
 /// Brings the database into the form that this version knows, and forgets what is old.
@@ -79,6 +89,7 @@ pub(super) fn prepare(connection: &mut Connection) -> Result<(), ApprovalDbError
     if form < 2 {
         transaction.execute_batch(SEALED)?;
     }
+    transaction.execute_batch(INDEXES)?;
     // Form 3 has no other tables: a row can have the status `expired`.
     if form < FORM {
         transaction.pragma_update(None, "user_version", FORM)?;

@@ -78,16 +78,23 @@ pub(super) fn joined(
     Ok(fits.then_some(approval))
 }
 
-/// Erases expired calls; returns whether there were any.
+/// Erases the calls of questions that expired or were decided; returns whether there were any.
 pub(super) fn erase_over(connection: &Connection, now: Timestamp) -> Result<bool, ApprovalDbError> {
-    let over = "sealed IS NOT NULL AND (expires_at <= ?1 OR status <> 'pending')";
-    // A read first: lists call this each time, and an UPDATE would take the write lock for nothing.
-    let sql = format!("SELECT EXISTS (SELECT 1 FROM approval WHERE {over})");
-    let mut statement = connection.prepare_cached(&sql)?;
-    if !statement.query_row([now.as_microsecond()], |row| row.get(0))? {
-        return Ok(false);
+    // Two statements, each with an index of its own: lists call this each time.
+    let over = [
+        "sealed IS NOT NULL AND expires_at <= ?1",
+        "sealed IS NOT NULL AND status <> 'pending' AND ?1 = ?1",
+    ];
+    let mut erased = false;
+    for over in over {
+        // A read first: an UPDATE would take the write lock for nothing.
+        let sql = format!("SELECT EXISTS (SELECT 1 FROM approval WHERE {over})");
+        let mut statement = connection.prepare_cached(&sql)?;
+        if statement.query_row([now.as_microsecond()], |row| row.get(0))? {
+            let sql = format!("UPDATE approval SET sealed = NULL WHERE {over}");
+            connection.execute(&sql, [now.as_microsecond()])?;
+            erased = true;
+        }
     }
-    let sql = format!("UPDATE approval SET sealed = NULL WHERE {over}");
-    connection.execute(&sql, [now.as_microsecond()])?;
-    Ok(true)
+    Ok(erased)
 }
