@@ -1,9 +1,11 @@
 //! Values that are checked while they are read, so that an error can point at them.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use callgate_record::Redactor;
 use serde::{Deserialize, Deserializer, de::Error};
+
+use crate::model::TimeSpan;
 
 /// The separator of shown tool names: only characters that every host accepts in a name.
 pub(super) fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -23,6 +25,17 @@ pub(super) fn name_length<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
         return Err(D::Error::custom("`max_length` must be from 16 to 128"));
     }
     Ok(length)
+}
+
+/// How long a session may be idle: at least a second, in which a client can use it.
+pub(super) fn session_idle<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<TimeSpan, D::Error> {
+    let span = TimeSpan::deserialize(deserializer)?;
+    if span.0 < Duration::from_secs(1) {
+        return Err(D::Error::custom("`session_idle` must be at least `1s`"));
+    }
+    Ok(span)
 }
 
 /// An address to listen on.

@@ -606,6 +606,10 @@ pub struct Limits {
     /// Open HTTP connections. Beyond that, the longest-idle connection of the busiest client
     /// address is closed to make room; if none is idle, the new one is answered 503.
     pub connections: NonZeroUsize,
+    /// How long a session over HTTP may go without a request in flight or an open stream. Then it
+    /// ends, and its next request is answered 404, upon which a client initializes a new one.
+    #[serde(deserialize_with = "checked::session_idle")]
+    pub session_idle: TimeSpan,
     /// Calls in flight per connection to a server; further calls wait.
     pub concurrency_per_server: NonZeroUsize,
     /// Processes of one server: one, and one for each further kind of host. For hosts beyond that
@@ -621,6 +625,7 @@ impl Default for Limits {
             http_mib: some(16),
             inflight_mib: some(256),
             connections: some(1024),
+            session_idle: TimeSpan(Duration::from_secs(24 * 3600)),
             concurrency_per_server: some(64),
             processes_per_server: some(4),
         }

@@ -200,8 +200,11 @@ fn tighten_intent(
 }
 
 fn tighten_limits(tightening: &mut Tightening<'_>, project: &mut Limits, users: &Limits) {
+    let idle = (project.session_idle.0, users.session_idle.0);
+    let session_idle = tightening.at_most("limits.session_idle", idle.0, idle.1);
     let mut at_most = |key, project, users| tightening.at_most(key, project, users);
     *project = Limits {
+        session_idle: TimeSpan(session_idle),
         frame_mib: at_most("limits.frame_mib", project.frame_mib, users.frame_mib),
         http_mib: at_most("limits.http_mib", project.http_mib, users.http_mib),
         inflight_mib: at_most(
@@ -250,9 +253,9 @@ mod tests {
     #[test]
     fn a_project_can_tighten_but_not_loosen_settings() {
         let strict = "approvals: {wait: 1s, valid_for: 1s, expire_after: 1s}\nbox: {mode: required}\npolicy: default\npolicy_mode: strict\nactivity: {durability: power, on_failure: refuse, redact: [b]}\n\
-                      limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, concurrency_per_server: 1, processes_per_server: 1}\n";
+                      limits: {frame_mib: 1, http_mib: 1, inflight_mib: 1, connections: 1, session_idle: 1s, concurrency_per_server: 1, processes_per_server: 1}\n";
         let loose = "approvals: {wait: 2s, valid_for: 2s, expire_after: 2s}\nbox: {mode: best_effort}\npolicy: allow-all\npolicy_mode: fast\nactivity: {durability: process, on_failure: allow, redact: [a]}\n\
-                     limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, concurrency_per_server: 999, processes_per_server: 9}\n";
+                     limits: {frame_mib: 9, http_mib: 99, inflight_mib: 999, connections: 9999, session_idle: 99h, concurrency_per_server: 999, processes_per_server: 9}\n";
         let (config, ignored) = weighed(strict, loose);
         let mut expected: Config = serde_saphyr::from_str(strict).expect("it is right");
         expected.activity.redact = vec!["a".to_owned(), "b".to_owned()];
@@ -271,6 +274,7 @@ mod tests {
             "approvals.expire_after",
             "activity.durability",
             "activity.on_failure",
+            "limits.session_idle",
             "limits.frame_mib",
             "limits.http_mib",
             "limits.inflight_mib",

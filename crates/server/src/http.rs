@@ -19,7 +19,7 @@ mod stateless;
 mod stream;
 mod telemetry;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, Router, extract::State, middleware, routing::get};
 use callgate_record::Archive;
@@ -45,6 +45,8 @@ pub struct HttpDoor {
     pub hosts: Vec<String>,
     /// The limit of open connections.
     pub connections: usize,
+    /// How long a session may go without a request or open stream.
+    pub session_idle: Duration,
     /// The login sessions of the approvals page.
     pub logins: Arc<Logins>,
     /// Whether `/metrics` is open without a token to programs on this machine.
@@ -91,7 +93,7 @@ impl HttpDoor {
             gateway: self.gateway,
             tokens: self.tokens,
             hosts: self.hosts,
-            sessions: Sessions::default(),
+            sessions: Sessions::new(self.session_idle),
             bodies,
             closing: closing.clone(),
             logins: self.logins,
@@ -103,13 +105,14 @@ impl HttpDoor {
             shared: shared.clone(),
             others: others(&shared),
         };
-        listen::serve(
+        let stop = closing.close.clone();
+        let serving = listen::serve(
             listener,
             front,
             ConnectionLimits::new(self.connections),
             closing.close,
-        )
-        .await;
+        );
+        tokio::join!(serving, shared.sessions.sweep(stop));
         // After the last connection: a session that ends earlier would cancel calls whose answers are being written.
         shared.sessions.end_all();
     }

@@ -162,6 +162,7 @@ fn http_door(
         body_bytes: settings.body_bytes(),
         hosts,
         connections: settings.config.limits.connections.get(),
+        session_idle: settings.config.limits.session_idle.0,
         logins: Arc::default(),
         open_metrics: settings.config.auth.opens(OpenRoute::Metrics),
         open_check: settings.config.auth.opens(OpenRoute::Check),

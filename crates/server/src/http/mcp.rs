@@ -19,7 +19,7 @@ use tokio::sync::broadcast;
 use super::{
     Shared, body,
     replies::{json, no_body, refuse, refuse_http, stopping},
-    sessions::HttpSession,
+    sessions::SessionUse,
     stateless,
     stream::{event, event_stream, keep_alive},
 };
@@ -45,11 +45,13 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 pub(super) struct UrlAndHeaders {
     pub(super) view: View,
     pub(super) trace: Option<TraceContext>,
+    /// The session, which is in use until the answer is sent.
+    pub(super) session: Option<SessionUse>,
 }
 
 impl UrlAndHeaders {
     fn with(self, caller: Arc<dyn Caller>) -> RequestContext {
-        let Self { view, trace } = self;
+        let Self { view, trace, .. } = self;
         RequestContext {
             view,
             caller,
@@ -103,7 +105,11 @@ pub(super) async fn post(
     match frame.kind() {
         FrameKind::Request => {
             let trace = trace_of(&headers);
-            let url_and_headers = UrlAndHeaders { view, trace };
+            let url_and_headers = UrlAndHeaders {
+                view,
+                trace,
+                session: Some(session.clone()),
+            };
             answer(
                 shared,
                 &session.session,
@@ -163,7 +169,7 @@ pub(super) fn delete(shared: &Shared, principal: &Principal, headers: &HeaderMap
 }
 
 struct GetStreamState {
-    session: Arc<HttpSession>,
+    session: SessionUse,
     queue: Receiver,
     announcements: broadcast::Receiver<callgate_call::Announcement>,
     /// The host's token. The stream ends when it becomes invalid.
@@ -251,7 +257,7 @@ fn session_of(
     shared: &Shared,
     principal: &Principal,
     headers: &HeaderMap,
-) -> Result<Arc<HttpSession>, Box<Response>> {
+) -> Result<SessionUse, Box<Response>> {
     let refused = |status, text: &str| Box::new(refuse_http(status, text));
     if let Err(refusal) = rules::protocol_version(text(headers, VERSION_HEADER)) {
         return Err(refused(refusal.status(), &refusal.to_string()));
@@ -283,6 +289,7 @@ pub(super) async fn answer(
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.asks.clone()));
+    let in_use = url_and_headers.session.clone();
     let mut answering = session.answer(request, url_and_headers.with(outlet));
     let first = poll_fn(|context| {
         // While the call is polled here, its messages need not wake this task: the queue is read right after.
@@ -317,6 +324,7 @@ pub(super) async fn answer(
         answering: Some(answering),
         answer: None,
         budget,
+        _in_use: in_use,
     };
     let later = stream::unfold(state, |mut state| async move {
         Some((Ok(state.next().await?), state))
@@ -341,6 +349,8 @@ struct AnswerStream {
     queue: Receiver,
     answer: Option<Bytes>,
     budget: Budget,
+    /// Keeps the session from being idle.
+    _in_use: Option<SessionUse>,
 }
 
 impl AnswerStream {
@@ -382,7 +392,12 @@ async fn post_batch(
     let trace = trace_of(headers);
     let one = |frame| {
         let trace = trace.clone();
-        batched(session.clone(), frame, UrlAndHeaders { view, trace })
+        let url_and_headers = UrlAndHeaders {
+            view,
+            trace,
+            session: None,
+        };
+        batched(session.clone(), frame, url_and_headers)
     };
     match messages.answered_by(one).await {
         Some(answers) => json(StatusCode::OK, shared.gateway.inflight.hold(answers)),
@@ -391,7 +406,7 @@ async fn post_batch(
 }
 
 async fn batched(
-    session: Arc<HttpSession>,
+    session: SessionUse,
     frame: Frame,
     url_and_headers: UrlAndHeaders,
 ) -> Option<Bytes> {

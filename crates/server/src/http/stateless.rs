@@ -64,7 +64,11 @@ pub(super) async fn post(
         Some(_) | None => session,
     };
     let trace = trace_of(headers);
-    let url_and_headers = UrlAndHeaders { view, trace };
+    let url_and_headers = UrlAndHeaders {
+        view,
+        trace,
+        session: None,
+    };
     answer(shared, &session, frame, url_and_headers, Era::Stateless).await
 }
 
