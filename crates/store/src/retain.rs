@@ -212,9 +212,11 @@ impl Dropping<'_> {
             entries: segment.entries,
             why: Some(why),
         }))?;
-        match why {
-            DropReason::Age => self.trash.take(self.now, &queue.folder, &segment.path)?,
-            DropReason::Size => remove(&segment.path, fs::remove_file)?,
+        for path in segment.torn_before.iter().chain([&segment.path]) {
+            match why {
+                DropReason::Age => self.trash.take(self.now, &queue.folder, path)?,
+                DropReason::Size => remove(path, fs::remove_file)?,
+            }
         }
         if queue.is_sealed && queue.segments.is_empty() {
             match why {

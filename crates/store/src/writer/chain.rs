@@ -157,7 +157,11 @@ impl Chain {
         }
         // First, so that the head names no entry that a power cut can still take.
         self.sync_now()?;
-        self.replace_head_file()
+        // Not an error: all entries are on record, and the chain takes no further ones.
+        if let Err(error) = self.replace_head_file() {
+            crate::log::head_not_written(&self.options.head_file.path(), &error);
+        }
+        Ok(())
     }
 
     /// Stores the head beside the chain, so that a cut tail is detected.

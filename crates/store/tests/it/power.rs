@@ -1,8 +1,8 @@
 //! A power cut after every step that the log takes on the disk: what was answered is on record, the next start works,
 //! and `verify` does not take the cut for tampering.
 
-mod left_over;
-mod noted;
+pub(crate) mod left_over;
+pub(crate) mod noted;
 
 use std::{fs, path::Path, sync::Arc};
 

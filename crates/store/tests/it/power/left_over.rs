@@ -10,7 +10,7 @@ use super::noted::Step;
 
 /// What a cut takes of what is not synced.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Loss {
+pub(crate) enum Loss {
     All,
     Nothing,
     /// Each folder loses its newest names from some moment on, and each file some of its blocks or its end.
@@ -19,7 +19,7 @@ pub(super) enum Loss {
 
 /// What is on the disk and what is not yet.
 #[derive(Debug)]
-pub(super) struct LeftOver {
+pub(crate) struct LeftOver {
     loss: Loss,
     random: u64,
     files: BTreeMap<usize, FileState>,
@@ -51,7 +51,7 @@ impl Default for FolderState {
 const BLOCK: usize = 512;
 
 impl LeftOver {
-    pub(super) fn new(loss: Loss, cut: u64) -> Self {
+    pub(crate) fn new(loss: Loss, cut: u64) -> Self {
         let seed = match loss {
             Loss::All | Loss::Nothing => 0,
             Loss::Random(seed) => seed,
@@ -64,7 +64,7 @@ impl LeftOver {
         }
     }
 
-    pub(super) fn take(&mut self, step: &Step) {
+    pub(crate) fn take(&mut self, step: &Step) {
         match step {
             Step::FolderMade { at } => {
                 self.folders.insert(at.clone(), FolderState::default());
@@ -128,7 +128,7 @@ impl LeftOver {
         versions.push(names);
     }
 
-    pub(super) fn write(mut self, into: &Path) {
+    pub(crate) fn write(mut self, into: &Path) {
         let folders = std::mem::take(&mut self.folders);
         self.write_folder(&folders, &PathBuf::new(), into);
     }

@@ -13,7 +13,7 @@ use callgate_store::{Disk, Durability, RealDisk, SegmentFile};
 use super::left_over::{LeftOver, Loss};
 
 #[derive(Debug, Clone)]
-pub(super) enum Step {
+pub(crate) enum Step {
     FolderMade {
         at: PathBuf,
     },
@@ -53,7 +53,7 @@ pub(super) enum Step {
 }
 
 #[derive(Debug)]
-pub(super) struct NotedDisk {
+pub(crate) struct NotedDisk {
     root: PathBuf,
     notes: Arc<Mutex<Notes>>,
 }
@@ -123,27 +123,27 @@ impl Notes {
 }
 
 impl NotedDisk {
-    pub(super) fn new(root: &Path) -> Arc<Self> {
+    pub(crate) fn new(root: &Path) -> Arc<Self> {
         Arc::new(Self {
             root: root.to_owned(),
             notes: Arc::default(),
         })
     }
 
-    pub(super) fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         &self.root
     }
 
-    pub(super) fn note_answer(&self, id: CallId) {
+    pub(crate) fn note_answer(&self, id: CallId) {
         self.notes().steps.push(Step::Answered { id });
     }
 
-    pub(super) fn steps(&self) -> usize {
+    pub(crate) fn steps(&self) -> usize {
         self.notes().steps.len()
     }
 
     /// The last step before a cut.
-    pub(super) fn step(&self, cut: usize) -> String {
+    pub(crate) fn step(&self, cut: usize) -> String {
         let notes = self.notes();
         let step = cut.checked_sub(1).map(|at| &notes.steps[at]);
         let mut text = format!("{step:?}");
@@ -152,7 +152,7 @@ impl NotedDisk {
     }
 
     /// The calls that were answered before the cut.
-    pub(super) fn answered(&self, cut: usize) -> Vec<CallId> {
+    pub(crate) fn answered(&self, cut: usize) -> Vec<CallId> {
         let notes = self.notes();
         let answered = |step: &Step| match step {
             Step::Answered { id } => Some(*id),
@@ -162,7 +162,7 @@ impl NotedDisk {
     }
 
     /// Makes what is on the disk after a power cut behind this many steps.
-    pub(super) fn cut(&self, steps: usize, loss: Loss, into: &Path) {
+    pub(crate) fn cut(&self, steps: usize, loss: Loss, into: &Path) {
         let mut left = LeftOver::new(loss, steps as u64);
         for step in &self.notes().steps[..steps] {
             left.take(step);
