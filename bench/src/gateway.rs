@@ -13,7 +13,7 @@ pub(crate) mod instructions;
 pub(crate) mod lists;
 mod load;
 pub(crate) mod place;
-mod processes;
+pub(crate) mod processes;
 pub(crate) mod raw;
 pub(crate) mod start;
 pub(crate) mod stats;

@@ -3,6 +3,7 @@
 //! Figures go to stdout, progress to stderr. Nothing here is part of the product.
 
 mod gateway;
+mod knees;
 mod pins;
 mod policy;
 mod sandbox;
@@ -31,6 +32,8 @@ enum Measurement {
     Policy(policy::Options),
     /// Pins: lists compared with the lock, and what a call costs
     Pins(pins::Options),
+    /// What grows over years, and how fast: the exponent of each; fails when one is over its bound
+    Knees(knees::Options),
     /// tools/list of many tools over ten upstreams
     Lists(gateway::lists::Options),
     /// Cold start of the gateway, and its idle memory
@@ -84,6 +87,7 @@ fn run(measurement: Measurement) -> anyhow::Result<()> {
         Measurement::Calls(options) => gateway::calls::run(&options),
         Measurement::Policy(options) => policy::run(&options),
         Measurement::Pins(options) => pins::run(&options),
+        Measurement::Knees(options) => knees::run(&options),
         Measurement::Lists(options) => gateway::lists::run(&options),
         Measurement::Cold(options) => gateway::cold::run(&options),
         Measurement::Budgets(options) => gateway::budgets::run(&options),

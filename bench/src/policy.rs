@@ -95,7 +95,7 @@ fn ways() -> Result<Vec<Way>> {
 }
 
 /// Rules as people write them: exact names, whole servers, verbs of any server.
-fn plain_rules(count: usize) -> String {
+pub(crate) fn plain_rules(count: usize) -> String {
     let mut text = "version: '1'\nrules:\n  - scope: mcp_tool\n    deny:\n".to_owned();
     for at in 0..count - 1 {
         let pattern = match at % 3 {
@@ -118,7 +118,7 @@ fn any_server(count: usize) -> String {
     text
 }
 
-fn compiled(text: &str) -> Result<Policy> {
+pub(crate) fn compiled(text: &str) -> Result<Policy> {
     let ground = ground();
     let around = CompileContext {
         ground: &ground,
@@ -155,7 +155,7 @@ impl Way {
     }
 }
 
-fn call(arguments: &str) -> Result<Call> {
+pub(crate) fn call(arguments: &str) -> Result<Call> {
     let server = ServerName::new("gh")?;
     let descriptor =
         Bytes::from_static(br#"{"name":"create_issue","annotations":{"destructiveHint":false}}"#);

@@ -27,6 +27,8 @@ pub(crate) struct Options {
     fuzz: fuzz::Options,
     #[command(flatten)]
     awf: awf::Options,
+    #[command(flatten)]
+    seeds: own_test::Seeds,
     /// With `instructions`: write the figures as the new baseline.
     #[arg(long)]
     bless: bool,
@@ -83,6 +85,16 @@ const CHECKS: &[Check] = &[
         name: "power-cuts",
         what: "an ext4 below a gateway under load with `durability: power` is copied at 500 random moments; nothing that was answered is lost (needs root)",
         run: |_| own_test::power_cuts(),
+    },
+    Check {
+        name: "seeds",
+        what: "10^6 simulated schedules of calls, approvals, failing disks, crashes, power cuts, wrong clocks and retention; no promise is broken (`--seed N` replays one)",
+        run: |options| own_test::seeds(&options.seeds),
+    },
+    Check {
+        name: "knees",
+        what: "rules, servers, approvals, tokens, listeners and sessions in a geometric series: the exponent of each, against its bound",
+        run: |_| bench::knees(),
     },
     Check {
         name: "page",

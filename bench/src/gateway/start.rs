@@ -66,6 +66,11 @@ impl Setup {
         Self::write(folder, servers)
     }
 
+    /// These servers.
+    pub(crate) fn servers(folder: &Path, servers: Map<String, Value>) -> anyhow::Result<Self> {
+        Self::write(folder, servers)
+    }
+
     /// No server: a gateway that others ask.
     pub(crate) fn none(folder: &Path) -> anyhow::Result<Self> {
         Self::write(folder, Map::new())

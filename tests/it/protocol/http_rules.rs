@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use callgate_testkit::{EventStream, HttpHost, weird};
 
@@ -170,6 +170,28 @@ fn sessions_of_one_token_are_independent() {
     assert!(!left.contains(r#""result""#), "{left}");
     rest_of(standing);
     Door::Http(other).assert_works("the end of another session");
+}
+
+#[test]
+fn a_session_that_is_idle_ends_and_one_with_an_open_stream_does_not() {
+    let bed = Bed::new(&SMALL.replace("limits: {", "limits: {session_idle: 1s, "));
+    let served = bed.serve();
+    let (idle, listening) = (served.host_ready(), served.host_ready());
+    let _stream = listening.listen().expect("a stream");
+    let mut pause = Duration::from_millis(1100);
+    let started = Instant::now();
+    // Each request is a use of the session, so they are further and further apart.
+    loop {
+        thread::sleep(pause);
+        match post_bytes(&idle, PING.as_bytes()).0 {
+            404 => break,
+            status => assert_eq!(status, 200),
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "it never ends");
+        pause *= 2;
+    }
+    assert_eq!(post_bytes(&listening, PING.as_bytes()).0, 200);
+    Door::Http(served.host_ready()).assert_works("the end of an idle session");
 }
 
 #[test]

@@ -9,6 +9,11 @@ pub(super) fn budgets() -> Result<()> {
     measure(&["budgets"])
 }
 
+/// What grows over years.
+pub(super) fn knees() -> Result<()> {
+    measure(&["knees"])
+}
+
 /// Ten minutes of load over each of two pairs.
 pub(super) fn steady() -> Result<()> {
     measure(&["steady", "--minutes", "10"])

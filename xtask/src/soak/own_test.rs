@@ -78,6 +78,39 @@ pub(super) fn workflow_kill9() -> Result<()> {
     run(PRODUCT, test, "CALLGATE_WORKFLOW_KILLS", "100")
 }
 
+/// Simulations of the store.
+#[derive(Debug, Default, clap::Args)]
+#[group(skip)]
+pub(super) struct Seeds {
+    /// With `seeds`: how many to try.
+    #[arg(long, default_value_t = 1_000_000)]
+    seeds: u64,
+    /// With `seeds`: replay one, and print its steps.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// The store under simulated disks and clocks: a million schedules, or one again.
+pub(super) fn seeds(options: &Seeds) -> Result<()> {
+    let (variable, value) = match options.seed {
+        Some(seed) => ("CALLGATE_SEED", seed),
+        None => ("CALLGATE_SEEDS", options.seeds),
+    };
+    // Optimized: a schedule then takes a few milliseconds.
+    let test = [
+        "test",
+        "--release",
+        "-p",
+        "callgate-store",
+        "--test",
+        "it",
+        "no_seeded_schedule_breaks_a_promise",
+        "--",
+        "--nocapture",
+    ];
+    command::run(cargo().args(test).env(variable, value.to_string()))
+}
+
 /// Runs the test and shows what it prints. No test of that name is a failure too.
 fn run(package: &str, test: &str, variable: &str, value: &str) -> Result<()> {
     if command::exists("cargo-nextest", "--version") {
