@@ -70,7 +70,7 @@ struct CachedTokens {
 impl CachedTokens {
     fn of(identity: Option<Identity>, tokens: Vec<Token>) -> Self {
         let tokens: Vec<Arc<Token>> = tokens.into_iter().map(Arc::new).collect();
-        // A `sha256` that is no digest opens nothing.
+        // An invalid `sha256` opens nothing.
         let digest = |token: &Arc<Token>| Some((Digest::from_hex(&token.sha256)?, token.clone()));
         let name = |token: &Arc<Token>| (token.name.clone(), token.clone());
         Self {

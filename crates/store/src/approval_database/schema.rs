@@ -54,7 +54,7 @@ const SEALED: &str = "
 ";
 
 /// The indexes that keep each question to a few rows, however many approvals are pending. An older callgate works with
-/// them, so they are no form of their own.
+/// them, so the form does not change.
 const INDEXES: &str = "
     DROP INDEX IF EXISTS approval_status;
     DROP INDEX IF EXISTS approval_sealed;

@@ -157,10 +157,7 @@ impl Chain {
         }
         // First, so that the head names no entry that a power cut can still take.
         self.sync_now()?;
-        // Not an error: all entries are on record, and the chain takes no further ones.
-        if let Err(error) = self.replace_head_file() {
-            crate::log::head_not_written(&self.options.head_file.path(), &error);
-        }
+        self.options.head_file.replace_or_tell(&self.standing());
         Ok(())
     }
 
@@ -431,11 +428,7 @@ impl Chain {
             return;
         }
         match self.options.files.durability {
-            Durability::Process => {
-                if let Err(error) = self.replace_head_file() {
-                    crate::log::head_not_written(&self.options.head_file.path(), &error);
-                }
-            }
+            Durability::Process => self.options.head_file.replace_or_tell(&self.standing()),
             // The log's thread replaces it after a sync: it must name no entry that a power cut can still take.
             Durability::Power => {}
         }

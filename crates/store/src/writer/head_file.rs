@@ -52,6 +52,13 @@ impl HeadFile {
         self.named().is_none_or(|named| named < seq)
     }
 
+    /// Replaces the file; a failure is only a line of the operator's log, because all entries are on record.
+    pub(super) fn replace_or_tell(&self, standing: &Standing) {
+        if let Err(error) = self.replace(standing) {
+            crate::log::head_not_written(&self.path(), &error);
+        }
+    }
+
     /// Names a newer entry; an older one changes nothing.
     pub(super) fn replace(&self, standing: &Standing) -> io::Result<()> {
         let mut named = self.named();

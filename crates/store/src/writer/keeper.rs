@@ -118,8 +118,6 @@ fn name_head<'a>(shared: &'a Shared, mut chain: MutexGuard<'a, Chain>) -> MutexG
         }
     }
     drop(chain);
-    if let Err(error) = shared.head_file.replace(&standing) {
-        crate::log::head_not_written(&shared.head_file.path(), &error);
-    }
+    shared.head_file.replace_or_tell(&standing);
     shared.lock()
 }

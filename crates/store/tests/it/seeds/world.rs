@@ -1,14 +1,13 @@
 //! One simulated machine: up to two processes with one data folder, its disk and its clock.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    thread,
-};
+mod cut;
+mod dropping;
+
+use std::{sync::Arc, thread};
 
 use callgate_gate::CallId;
-use callgate_record::{Approvals as _, Clock as _, DropReason, RetentionLimits, Store as _};
-use callgate_store::{ApprovalStore, Disk, Durability, Log, RealDisk, retain};
+use callgate_record::{Approvals as _, Clock as _, Store as _};
+use callgate_store::{ApprovalStore, Disk, Durability, Log, RealDisk};
 use futures_util::FutureExt as _;
 use tempfile::TempDir;
 use ulid::Ulid;
@@ -18,11 +17,11 @@ use super::{
     clock::SimClock,
     disk::{SimDisk, Weather},
     folder,
-    model::{Answer, CallState, End, Found, Model},
+    model::{Answer, CallState, End, Model},
     random::Random,
 };
 use crate::{
-    power::{left_over::Loss, noted::NotedDisk},
+    power::noted::NotedDisk,
     support::{assert_sound, event, finished, forwarding, new_id, options},
 };
 
@@ -430,95 +429,5 @@ impl World {
         drop(process);
         self.verify();
         self.model.check(self.dir.path(), false);
-    }
-
-    /// Retention; not where power cuts are simulated, which know nothing of removed files.
-    fn retain(&mut self) {
-        if self.noted.is_some() {
-            return;
-        }
-        let at = self.random.index(self.processes.len());
-        let limits = RetentionLimits {
-            days: KEPT_DAYS,
-            max_mb: *self.random.pick(&[0, 1024, 1024, 1024]),
-        };
-        let before = Found::read(self.dir.path());
-        let drops = retain(&self.processes[at].log, limits);
-        if self.tells {
-            println!("limits {limits:?}, clock {}: {drops:#?}", self.clock.now());
-        }
-        self.note_backlog(at);
-        let after = Found::read(self.dir.path());
-        let only_age = match &drops {
-            Ok(done) => done.drops.iter().all(|one| one.why == DropReason::Age),
-            // It failed on the way.
-            Err(_) => limits.max_mb > 0,
-        };
-        let now = self.clock.passed();
-        let is_believed = self.jumped_at.is_some_and(|at| now - at >= DAY);
-        for (id, call) in &mut self.model.calls {
-            if !before.has(id) || after.has(id) {
-                continue;
-            }
-            call.is_dropped = true;
-            if let Ok(done) = &drops {
-                assert!(!done.drops.is_empty(), "call {id} went without a word");
-            }
-            let youngest = i64::from(KEPT_DAYS) * DAY - self.crept - DAY;
-            assert!(
-                !only_age || is_believed || now - call.began >= youngest,
-                "a wrong clock dropped call {id}: {call:?} at {now}"
-            );
-        }
-        self.verify();
-    }
-
-    /// Cuts the power of the machine, which takes some of what is not synced. What comes then is on a disk that loses
-    /// nothing.
-    fn cut_power(&mut self) {
-        let Some(noted) = self.noted.take() else {
-            return;
-        };
-        for process in std::mem::take(&mut self.processes) {
-            process.disk.kill();
-            self.model.alive.remove(&process.number);
-        }
-        let after = folder();
-        let loss = match self.random.below(4) {
-            0 => Loss::All,
-            1 => Loss::Nothing,
-            _ => Loss::Random(self.random.below(1 << 30)),
-        };
-        noted.cut(noted.steps(), loss, after.path());
-        copy_databases(self.dir.path(), after.path());
-        for call in self.model.calls.values_mut() {
-            // Ends are not waited for, so a cut may take them; the next start closes their calls.
-            call.end = End::Open;
-        }
-        self.dir = after;
-        if self.tells {
-            println!("power cut: {loss:?}");
-        }
-        self.is_cut = true;
-        self.verify();
-        self.model.check(self.dir.path(), false);
-        self.start();
-        let steps = self.random.below(10);
-        for _ in 0..steps {
-            self.call();
-        }
-    }
-}
-
-/// The databases sync each change themselves.
-fn copy_databases(from: &Path, to: &Path) {
-    let is_database = |path: &PathBuf| {
-        let name = path.file_name().unwrap().to_string_lossy();
-        name.starts_with("approvals.sqlite")
-    };
-    let files = std::fs::read_dir(from).unwrap();
-    let files = files.map(|file| file.unwrap().path());
-    for path in files.filter(is_database) {
-        std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
     }
 }
