@@ -43,7 +43,7 @@ use crate::{
 };
 use hosts::AttachedHost;
 pub(crate) use rebuilds::OnChange;
-use rebuilds::Rebuilds;
+use rebuilds::{Rebuilds, on_change};
 
 /// How many announcements a slow listener may lag behind before it loses the oldest.
 const ANNOUNCEMENTS_KEPT: usize = 256;
@@ -150,10 +150,7 @@ impl Fleet {
             shutdown: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
-        let (rebuilding, stop) = (rebuilder.run(fleet.me.clone()), fleet.shutdown.clone());
-        fleet
-            .tasks
-            .spawn(async move { stop.run_until_cancelled(rebuilding).await });
+        rebuilder.start(&fleet);
         fleet.take_over(servers, &fleet.policy.load());
         fleet.tasks.spawn(first_round::sum_up(fleet.clone()));
         fleet
@@ -448,16 +445,5 @@ fn wiring_for(base: Wiring, fleet: Weak<Fleet>) -> SharedWiring {
             resident,
             ..base.clone()
         }
-    })
-}
-
-fn on_change(fleet: Weak<Fleet>) -> OnChange {
-    Arc::new(move || {
-        let rebuilt = fleet.upgrade().map(|fleet| fleet.rebuilds.ask());
-        Box::pin(async move {
-            if let Some(rebuilt) = rebuilt {
-                rebuilt.await;
-            }
-        })
     })
 }

@@ -58,9 +58,28 @@ impl Rebuilds {
     }
 }
 
+/// The way of a server to report a change.
+pub(super) fn on_change(fleet: Weak<Fleet>) -> OnChange {
+    Arc::new(move || {
+        let rebuilt = fleet.upgrade().map(|fleet| fleet.rebuilds.ask());
+        Box::pin(async move {
+            if let Some(rebuilt) = rebuilt {
+                rebuilt.await;
+            }
+        })
+    })
+}
+
 impl Rebuilder {
+    /// Starts the task, which ends with the fleet.
+    pub(super) fn start(self, fleet: &Fleet) {
+        let (running, stop) = (self.run(fleet.me.clone()), fleet.shutdown.clone());
+        let task = async move { stop.run_until_cancelled(running).await };
+        fleet.tasks.spawn(task);
+    }
+
     /// Rebuilds the catalog when asked, until the fleet is gone.
-    pub(super) async fn run(mut self, fleet: Weak<Fleet>) {
+    async fn run(mut self, fleet: Weak<Fleet>) {
         while self.asked.changed().await.is_ok() {
             let asked = *self.asked.borrow_and_update();
             let started = Instant::now();
