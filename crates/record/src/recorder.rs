@@ -112,7 +112,10 @@ impl Recorder {
         let (entry, on_failure) = self.about_to_forward(&permit);
         match (self.store.place(&entry).await, on_failure) {
             (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
-            (Err(error), OnFailure::Refuse) => return Err(NotRecorded(error)),
+            (Err(error), OnFailure::Refuse) => {
+                self.refused_unwritten(entry, &error);
+                return Err(NotRecorded(error));
+            }
             (Err(error), OnFailure::Allow) => {
                 // The event is separate from the entry, which looks like any other once it is written: an operator
                 // must be able to find the calls that ran before they were on record.
@@ -126,6 +129,22 @@ impl Recorder {
             }
         }
         Ok((Recorded { permit }, Open { id }))
+    }
+
+    /// Records a call that is refused because its "about to forward" could not be written. The refusal waits until there
+    /// is room.
+    fn refused_unwritten(&self, entry: Entry, error: &StoreError) {
+        let Entry::Forwarding(mut entry) = entry else {
+            return;
+        };
+        // Nothing was sent, so its approval is not used.
+        entry.approval_id = None;
+        entry.status = Some(Status::Rejected);
+        entry.error = Some(Failed {
+            code: 0,
+            message: self.redactor.text(&error.to_string()),
+        });
+        self.store.append_or_queue(Entry::Refused(entry));
     }
 
     /// Records that a script begins. A script is not a call: it needs no permit and gets no proof. Each call that it

@@ -126,7 +126,10 @@ async fn a_call_that_cannot_be_recorded_is_refused() {
         !told.contains("disk"),
         "what is wrong with the disk is the operator's business: {told}"
     );
-    assert_eq!(stage.journal.story(), ["append refused"]);
+    assert_eq!(
+        stage.journal.story(),
+        ["append refused", "owe refused Rejected"]
+    );
     assert!(stage.path.registry().is_empty());
 }
 
@@ -149,7 +152,10 @@ async fn other_requests_that_cannot_be_recorded_get_an_error() {
     let answer = stage.ask(METHOD).await;
     assert_eq!(answer["error"]["code"], -32000);
     assert_eq!(answer["error"]["data"]["rule"], "deny:gateway:no_record");
-    assert_eq!(stage.journal.story(), ["append refused"]);
+    assert_eq!(
+        stage.journal.story(),
+        ["append refused", "owe refused Rejected"]
+    );
 }
 
 #[tokio::test]

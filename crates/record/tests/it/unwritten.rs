@@ -31,7 +31,14 @@ async fn a_forward_without_a_written_entry_is_an_error() {
         told.starts_with("could not write the activity log: disk full"),
         "{told}"
     );
-    assert_eq!(memory.entries().len(), 0, "nothing of it remains");
+    let entries = memory.entries();
+    let [(How::Owed, Entry::Refused(refused))] = &entries[..] else {
+        panic!("only its refusal remains: {entries:?}");
+    };
+    assert_eq!(refused.status, Some(Status::Rejected));
+    let error = refused.error.as_ref().map(|error| error.message.as_str());
+    assert!(error.is_some_and(|error| error.contains("disk full")));
+    assert_eq!(refused.approval_id, None, "its approval is not used");
 }
 
 #[tokio::test]
