@@ -166,8 +166,33 @@ impl Verification {
 pub struct RetentionLimits {
     /// Entries that are older than this many days go.
     pub days: u32,
-    /// Beyond this many MiB the oldest entries go.
+    /// How many MiB the log, its search index and its trash may take together. Before they take more, the index gives back
+    /// what it does not need, then the trash goes, then the oldest entries.
     pub max_mb: u64,
+}
+
+impl RetentionLimits {
+    /// The budget in bytes.
+    pub fn max_bytes(&self) -> u64 {
+        self.max_mb.saturating_mul(1024 * 1024)
+    }
+}
+
+/// What the record takes of the disk, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DiskUse {
+    /// The entries, and the files beside them.
+    pub log: u64,
+    /// What can be made again from the log.
+    pub index: u64,
+    /// What age has dropped, for a day.
+    pub trash: u64,
+}
+
+impl DiskUse {
+    pub fn total(&self) -> u64 {
+        self.log + self.index + self.trash
+    }
 }
 
 /// What retention has done.
@@ -274,6 +299,17 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
     /// what the size drops is gone at once. A clock that is not believed ([`ClockTrust`]) drops nothing by age. Does
     /// nothing while another process drops entries.
     fn retain(&self, limits: RetentionLimits) -> Result<Retained, ArchiveError>;
+
+    /// Whether so much was written since the last [`Archive::retain`] that it should be called again.
+    fn wants_room(&self, limits: RetentionLimits) -> bool {
+        let _ = limits;
+        false
+    }
+
+    /// What the record takes of the disk.
+    fn disk_use(&self) -> Result<DiskUse, ArchiveError> {
+        Ok(DiskUse::default())
+    }
 
     /// Puts back what age has dropped and is not yet gone; age then drops nothing for a day.
     fn restore(&self) -> Result<Restored, ArchiveError>;

@@ -35,7 +35,7 @@ impl std::fmt::Display for WriterId {
 pub enum Entry {
     /// A writer started. Names the heads of all writers that it found.
     Opened(Opened),
-    /// A writer closed its chain; no entry follows.
+    /// A writer closed its chain. Only the opening of a process that goes on with the chain follows.
     Closed {},
     /// A call was refused before anything was sent, or an agent used its own tool without the gate.
     Refused(Box<CallEntry>),

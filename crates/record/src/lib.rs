@@ -28,7 +28,7 @@ pub use approval_port::{
     ResolveApprovalError, Resolved, SEAL_MARK_BYTES, StoredQuestion, UnsealedCall,
 };
 pub use archive::{
-    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DroppedEntries, Format, Page,
+    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DiskUse, DroppedEntries, Format, Page,
     Restored, Retained, RetentionLimits, Summary, Verification,
 };
 pub use clock::{

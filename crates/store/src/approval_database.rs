@@ -10,6 +10,8 @@ mod rows;
 mod schema;
 mod sealed;
 
+pub(crate) use claims::may_claim;
+
 use std::{
     fs,
     os::unix::fs::MetadataExt as _,

@@ -8,15 +8,16 @@ use std::{
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity, ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Clock, ClockTrust, Format,
-    Head, KeyedHead, Page, Restored, Retained, RetentionLimits, Summary, SystemClock, Verification,
+    Activity, ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Clock, ClockTrust, DiskUse,
+    Format, Head, KeyedHead, Page, Restored, Retained, RetentionLimits, Summary, SystemClock,
+    Verification,
 };
 use jiff::Timestamp;
 
 use crate::{
     Durability, ExportError, Index, IndexError, Log, RealDisk, compare_index,
     disk::Files,
-    export, heads,
+    export, heads, index,
     retain::{self, retain},
     verify,
 };
@@ -30,6 +31,15 @@ pub struct Records {
     clock: Arc<dyn Clock>,
     files: Files,
     index: Mutex<Option<Index>>,
+    looked: Mutex<Option<Looked>>,
+}
+
+/// What there was when retention looked.
+#[derive(Debug, Clone, Copy)]
+struct Looked {
+    used: DiskUse,
+    /// Bytes that this process had written.
+    written: u64,
 }
 
 impl Records {
@@ -49,6 +59,7 @@ impl Records {
             clock,
             files,
             index: Mutex::default(),
+            looked: Mutex::default(),
         }
     }
 
@@ -113,7 +124,13 @@ impl Archive for Records {
         let found = verify(&self.dir, exported).map_err(|error| ArchiveError::Unreadable {
             reason: error.to_string(),
         })?;
-        let differed = compare_index(&self.dir).map_err(unreadable)?;
+        let compared = compare_index(&self.dir);
+        let (differed, not_compared) = match compared {
+            Ok(differed) => (differed, None),
+            // The index is not evidence.
+            Err(error @ IndexError::NoRoom { .. }) => (None, Some(error.to_string())),
+            Err(error) => return Err(unreadable(error)),
+        };
         let mut verification = Verification {
             writers: found.writers,
             entries: found.entries,
@@ -123,6 +140,7 @@ impl Archive for Records {
             notes: Vec::new(),
         };
         verification.note_extent(&found.dropped);
+        verification.notes.extend(not_compared);
         Ok(verification)
     }
 
@@ -137,7 +155,31 @@ impl Archive for Records {
         let log = self.log.as_ref().ok_or_else(|| {
             not_dropped("a process without a log of its own cannot drop old records".to_owned())
         })?;
-        retain(log, limits).map_err(|error| not_dropped(error.to_string()))
+        let retained = retain(log, limits).map_err(|error| not_dropped(error.to_string()))?;
+        *self.looked.lock().unwrap_or_else(PoisonError::into_inner) = Some(Looked {
+            used: self.disk_use()?,
+            written: log.written_bytes(),
+        });
+        Ok(retained)
+    }
+
+    fn wants_room(&self, limits: RetentionLimits) -> bool {
+        let looked = *self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(log), Some(looked)) = (&self.log, looked) else {
+            return false;
+        };
+        let index = index::bytes(&self.dir);
+        let grown = log.written_bytes().saturating_sub(looked.written);
+        let grown_in_all = grown + index.saturating_sub(looked.used.index);
+        let total = looked.used.log + looked.used.trash + grown + index;
+        let budget = retain::Budget::of(limits);
+        grown_in_all > budget.step && total > budget.high
+    }
+
+    fn disk_use(&self) -> Result<DiskUse, ArchiveError> {
+        retain::disk_use(&self.dir).map_err(|error| ArchiveError::Unreadable {
+            reason: error.to_string(),
+        })
     }
 
     fn restore(&self) -> Result<Restored, ArchiveError> {
@@ -194,6 +236,7 @@ fn unreadable(error: IndexError) -> ArchiveError {
         IndexError::Newer { .. }
         | IndexError::Version(_)
         | IndexError::Log(_)
+        | IndexError::NoRoom { .. }
         | IndexError::Database(_)
         | IndexError::Changed
         | IndexError::Differs

@@ -19,6 +19,11 @@ pub trait Disk: Send + Sync + Debug {
     /// Makes an empty segment at `path`; whatever stood there is gone.
     fn create(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>>;
 
+    /// Opens a segment to write on. `Unsupported` where that is not possible; a new one is made then.
+    fn reopen(&self, _path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Puts `bytes` at `path` so that a reader sees either the old or the new content; under
     /// `Power` after a power cut as well.
     fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()>;
@@ -107,6 +112,11 @@ impl Disk for RealDisk {
         Ok(Box::new(RealSegment(
             private_file().truncate(true).open(path)?,
         )))
+    }
+
+    fn reopen(&self, path: &Path) -> io::Result<Box<dyn SegmentFile>> {
+        let file = OpenOptions::new().write(true).open(path)?;
+        Ok(Box::new(RealSegment(file)))
     }
 
     fn replace(&self, path: &Path, bytes: &[u8], durability: Durability) -> io::Result<()> {

@@ -13,10 +13,11 @@ mod forget;
 mod home;
 mod place;
 mod query;
+mod room;
 mod rows;
 mod schema;
 mod seal;
-mod tally;
+mod sorts;
 
 use std::{
     fs::{self, File},
@@ -34,7 +35,8 @@ use self::{
     compare::LogEnds,
     fill::FillContext,
     home::Home,
-    place::{Place, Reader, Row},
+    place::{Reader, Row},
+    rows::{ChangedRecord, StoredRow},
     seal::Seal,
 };
 use crate::{
@@ -43,6 +45,7 @@ use crate::{
 };
 
 pub use fill::CaughtUp;
+pub(crate) use room::{bytes, give_up, shrink};
 
 /// Why the index cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -74,6 +77,11 @@ pub enum IndexError {
     /// A row contradicts its entries in the log.
     #[error("a row of index.sqlite differs from the activity log")]
     Differs,
+    /// The disk has no more room than the log needs.
+    #[error(
+        "the disk is too full for the search index ({free_mb} MB are free), and the activity log goes first; make room on the disk, or use `callgate activity verify`, which needs none"
+    )]
+    NoRoom { free_mb: u64 },
     /// A row has a value that this version does not write.
     #[error("malformed row in index.sqlite: {0}")]
     Row(#[from] serde_json::Error),
@@ -111,6 +119,7 @@ impl Index {
 
     fn open_at(home: Home, dir: PathBuf, seal: Seal) -> Result<Self, IndexError> {
         let _held = seal.lock()?;
+        remove_older(home.path())?;
         let (has_content, holds) = (has_content(home.path()), seal.holds()?);
         let mut was_rebuilt = false;
         let connection = match connect(home.path()) {
@@ -155,7 +164,7 @@ impl Index {
     pub fn rebuild(&mut self) -> Result<u64, IndexError> {
         self.with_repair(|index| {
             let _held = index.seal.lock()?;
-            schema::clear(&mut index.connection)?;
+            index.start_anew(&IndexError::Changed, false)?;
             index.fill(&|| false).map(|done| done.entries)
         })
     }
@@ -174,7 +183,7 @@ impl Index {
             let _held = index.seal.lock_shared()?;
             index.look()?;
             let found = load(&index.connection, &mut index.reader, id)?;
-            Ok(found.map(|(record, _)| record))
+            Ok(found.map(|found| found.activity))
         })
     }
 
@@ -260,6 +269,7 @@ impl Index {
         let file = inode(self.home.path());
         if file != self.file {
             self.connection = connect(self.home.path())?;
+            self.reader = Reader::new(&self.dir);
             self.file = file;
             self.seal.renew()?;
         }
@@ -269,6 +279,7 @@ impl Index {
     fn fill(&mut self, stop: &dyn Fn() -> bool) -> Result<CaughtUp, IndexError> {
         let filling = FillContext {
             dir: &self.dir,
+            home: self.home.path(),
             seal: &self.seal,
             stop,
         };
@@ -278,11 +289,16 @@ impl Index {
     /// Replaces the index by a new one. The caller holds the exclusive lock.
     fn replace(&mut self, why: &IndexError) -> Result<(), IndexError> {
         self.was_rebuilt = true;
-        self.connection = reset(self.home.path(), why, true)?;
+        self.start_anew(why, true)?;
+        self.fill(&|| false).map(drop)
+    }
+
+    /// Replaces the index by an empty one.
+    fn start_anew(&mut self, why: &IndexError, is_told: bool) -> Result<(), IndexError> {
+        self.connection = reset(self.home.path(), why, is_told)?;
         self.file = inode(self.home.path());
         self.reader = Reader::new(&self.dir);
-        self.seal.renew()?;
-        self.fill(&|| false).map(drop)
+        Ok(self.seal.renew()?)
     }
 
     /// Runs `act`; if the index turns out to be broken, rebuilds it and runs `act` once more.
@@ -318,6 +334,7 @@ pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
         other => other?,
     };
     let held = seal.lock()?;
+    remove_older(dir)?;
     let connection = match connect(dir) {
         Ok(connection) => connection,
         Err(error) if is_broken(&error) => {
@@ -340,26 +357,36 @@ pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
     index.compare()
 }
 
-/// The record with this id, and the positions of its entries.
+/// The record with this id, and its row.
 fn load(
     connection: &Connection,
     reader: &mut Reader,
     id: CallId,
-) -> Result<Option<(Activity, Vec<Place>)>, IndexError> {
-    let mut statement =
-        connection.prepare_cached("SELECT id, status, places FROM activity WHERE id = ?1")?;
-    let row = statement
-        .query_row([id.to_string()], |row| {
-            Ok(Row {
-                id: row.get(0)?,
-                status: row.get(1)?,
-                places: row.get(2)?,
-            })
-        })
-        .optional()?;
-    let Some(row) = row else { return Ok(None) };
-    let places = place::read(&row.places).ok_or(IndexError::Differs)?;
-    Ok(reader.record(&row)?.map(|record| (record, places)))
+) -> Result<Option<ChangedRecord>, IndexError> {
+    let (columns, tables) = (Row::COLUMNS, Row::TABLES);
+    let sql = format!("SELECT {columns}, a.at, a.sort FROM {tables} WHERE a.id = ?1");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let row = statement.query_row([rows::bytes(id)], |row| {
+        let before = StoredRow {
+            at: row.get(Row::COUNT)?,
+            sort: row.get(Row::COUNT + 1)?,
+        };
+        Ok((Row::from_row(row)?, before))
+    });
+    let Some((row, before)) = row.optional()? else {
+        return Ok(None);
+    };
+    let places = place::decode(connection, &mut reader.writers, &row)?;
+    let Some(activity) = reader.record(connection, &row)? else {
+        return Ok(None);
+    };
+    // A place of a writer that is gone has no entry to show.
+    let places = places.into_iter().filter(|(writer, _)| writer.is_some());
+    Ok(Some(ChangedRecord {
+        activity,
+        places: places.map(|(_, place)| place).collect(),
+        before: Some(before),
+    }))
 }
 
 /// The number of the file that the index is in.
@@ -388,21 +415,27 @@ fn path(dir: &Path) -> PathBuf {
 /// Refuses an index of a newer format.
 // Without opening it: SQLite would leave files beside it.
 pub(crate) fn check(dir: &Path) -> Result<(), IndexError> {
-    let path = path(dir);
+    match form(dir)? {
+        Some(form) => schema::refuse_newer(form, &path(dir)),
+        None => Ok(()),
+    }
+}
+
+/// The format of the index; none if it is missing or cut.
+fn form(dir: &Path) -> io::Result<Option<i64>> {
     let mut start = [0; schema::START_BYTES];
-    let read = File::open(&path).and_then(|mut file| file.read_exact(&mut start));
+    let read = File::open(path(dir)).and_then(|mut file| file.read_exact(&mut start));
     match read {
-        Ok(()) => schema::refuse_newer(schema::form_in(&start), &path),
-        // Missing or cut: it will be rebuilt.
+        Ok(()) => Ok(schema::form_in(&start)),
         Err(error)
             if matches!(
                 error.kind(),
                 io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof
             ) =>
         {
-            Ok(())
+            Ok(None)
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -422,15 +455,30 @@ fn reset(dir: &Path, why: &IndexError, is_told: bool) -> Result<Connection, Inde
     if is_told {
         crate::log::rebuilding_index(&path, why);
     }
-    for suffix in ["", "-wal", "-shm"] {
-        let mut name = path.clone().into_os_string();
-        name.push(suffix);
-        match fs::remove_file(&name) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
-            _ => {}
-        }
-    }
+    remove_files(dir)?;
     connect(dir)
+}
+
+/// Removes an index of an older format: it is made again from the log.
+fn remove_older(dir: &Path) -> Result<(), IndexError> {
+    match form(dir)? {
+        Some(form) if schema::is_older(form) => Ok(remove_files(dir)?),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn remove_files(dir: &Path) -> io::Result<()> {
+    files(dir)
+        .into_iter()
+        .try_for_each(|path| match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        })
+}
+
+/// The files of the database.
+fn files(dir: &Path) -> [PathBuf; 3] {
+    ["index.sqlite", "index.sqlite-wal", "index.sqlite-shm"].map(|name| dir.join(name))
 }
 
 fn is_broken(error: &IndexError) -> bool {
@@ -445,6 +493,7 @@ fn is_broken(error: &IndexError) -> bool {
         IndexError::Newer { .. }
         | IndexError::Version(_)
         | IndexError::BadCursor { .. }
+        | IndexError::NoRoom { .. }
         | IndexError::Log(_) => false,
     }
 }

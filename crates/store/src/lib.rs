@@ -1,7 +1,8 @@
 //! The embedded backend: append-only files, and a SQLite index of them. [`Embedded`] opens all of it.
 //!
 //! A data folder holds one log for many processes. Each process start is a writer with a folder
-//! of its own, a lock that it holds while it lives, and a hash chain over numbered segments:
+//! of its own, a lock that it holds while it lives, and a hash chain over numbered segments. A command that writes a few
+//! entries goes on with the chain of one that has ended.
 //!
 //! ```text
 //! activity/version            the format of the log, 1; a newer one is left alone
@@ -46,6 +47,7 @@ mod line;
 mod log;
 mod problem;
 mod read;
+mod resume;
 mod retain;
 mod segment;
 mod summary;

@@ -62,7 +62,16 @@ impl Hash {
 
     /// The hash with these hex digits.
     pub(crate) fn from_hex(digits: &str) -> Option<Self> {
-        unhex(digits)?.try_into().ok().map(Self)
+        let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+        if pairs.len() != 32 || !rest.is_empty() {
+            return None;
+        }
+        // Without a vector: every line that is read has two hashes.
+        let mut hash = [0; 32];
+        for (byte, pair) in hash.iter_mut().zip(pairs) {
+            *byte = hex_value(pair[0])? << 4 | hex_value(pair[1])?;
+        }
+        Some(Self(hash))
     }
 }
 
@@ -277,15 +286,18 @@ fn stored_hash(line: &[u8]) -> Result<Hash, LineError> {
 
 /// The bytes of lower-case hex digits. Upper case is refused: a hash has one spelling.
 pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
-    let value = |digit: u8| match digit {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| Some(hex_value(pair[0])? << 4 | hex_value(*pair.get(1)?)?))
+        .collect()
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    match digit {
         b'0'..=b'9' => Some(digit - b'0'),
         b'a'..=b'f' => Some(digit - b'a' + 10),
         _ => None,
-    };
-    let pairs = digits.as_bytes().chunks(2);
-    pairs
-        .map(|pair| Some(value(pair[0])? << 4 | value(*pair.get(1)?)?))
-        .collect()
+    }
 }
 
 #[cfg(test)]

@@ -62,6 +62,14 @@ pub(crate) fn damaged_entry_left_out(
     tracing::warn!(%writer, segment, offset, %error, "leaving a damaged entry out of the index");
 }
 
+pub(crate) fn room_made(dir: &Path, gone: &str) {
+    tracing::warn!(path = %dir.display(), gone, "the disk is full: made room for the activity log");
+}
+
+pub(crate) fn index_not_shrunk(error: &impl Display) {
+    tracing::warn!(%error, "the search index could not give room back to the disk");
+}
+
 pub(crate) fn clock_file_not_used(path: &Path, error: &io::Error) {
     tracing::warn!(path = %path.display(), %error, "ignoring what was kept about the clock; the times of entries are used instead");
 }

@@ -126,11 +126,32 @@ pub(crate) fn for_each_line(path: &Path, visit: &mut dyn FnMut(&[u8])) -> io::Re
     Ok(())
 }
 
+/// Passes every whole line that begins before `limit` to `visit`.
+pub(crate) fn for_each_line_before(
+    path: &Path,
+    limit: u64,
+    visit: &mut dyn FnMut(&[u8]),
+) -> io::Result<()> {
+    let mut reader = io::BufReader::new(File::open(path)?);
+    let (mut line, mut offset) = (Vec::new(), 0);
+    while offset <= limit {
+        line.clear();
+        offset += io::BufRead::read_until(&mut reader, b'\n', &mut line)? as u64;
+        match line.split_last() {
+            Some((b'\n', whole)) => visit(whole),
+            Some(_) | None => break,
+        }
+    }
+    Ok(())
+}
+
 /// At most `limit` bytes of a file from `offset` on.
 pub(crate) fn read_from(path: &Path, offset: u64, limit: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
+    let length = file.metadata()?.len().saturating_sub(offset).min(limit);
     file.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
+    // A vector that grows while it is filled is copied again and again.
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0).saturating_add(64));
     file.take(limit).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
@@ -226,6 +247,11 @@ impl ChainReader {
     /// The last good entry.
     pub(crate) fn last(&self) -> Option<(u64, Hash)> {
         self.last
+    }
+
+    /// The position in the last segment up to which it was read.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset
     }
 
     /// How many good entries were read.

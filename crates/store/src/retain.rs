@@ -1,9 +1,12 @@
 //! Retention: dropping whole segments beyond the limits, oldest first, each after a checkpoint that
 //! names it, and putting them back from the trash.
 //!
+//! The budget ([`budget`]) is for the whole record. The index shrinks first, then the trash goes, then segments.
+//!
 //! The segment that a running writer appends to always stays, and so do all segments of a dead writer
 //! whose calls are not closed yet. A clock that is not believed ([`kept_clock`]) drops nothing by age.
 
+mod budget;
 mod kept_clock;
 mod segments;
 mod trash;
@@ -22,6 +25,7 @@ use callgate_record::{
 use jiff::{SignedDuration, Timestamp};
 
 use self::{
+    budget::Excess,
     kept_clock::KeptClock,
     segments::{SegmentInfo, WriterSegments},
     trash::Trash,
@@ -30,8 +34,10 @@ use crate::{
     Log,
     disk::{Files, private_file},
     folder::{self, Folder},
-    line, read,
+    index, line, read, resume,
 };
+
+pub(crate) use budget::{Budget, disk_use};
 
 #[derive(Debug, thiserror::Error)]
 pub enum RetainError {
@@ -92,6 +98,13 @@ pub(crate) fn restore(dir: &Path, now: Timestamp, files: &Files) -> Result<Resto
     }
     drop(lock);
     Ok(restored)
+}
+
+/// Empties the trash of a log because the disk is full. Returns whether there was any; not while another process drops
+/// segments or puts them back.
+pub(crate) fn empty_trash(root: &Path) -> bool {
+    let Ok(lock) = lock(root) else { return false };
+    lock.try_lock().is_ok() && Trash::remove_all(root)
 }
 
 /// How far the clock is believed; none before the first retention.
@@ -157,11 +170,10 @@ impl Dropping<'_> {
         for queue in queues.iter() {
             queue.remove_if_empty()?;
         }
-        let most = limits.max_mb.saturating_mul(1024 * 1024);
-        let mut bytes: u64 = queues.iter().map(WriterSegments::bytes).sum();
+        let mut over = self.make_room(Budget::of(limits))?;
         let mut drops = Vec::new();
         loop {
-            let is_over = self.is_over(bytes, most)?;
+            let is_over = over.is_over();
             let Some(queue) = oldest(queues) else {
                 break;
             };
@@ -176,18 +188,29 @@ impl Dropping<'_> {
                 break;
             };
             let dropped = self.drop_first(queue, why)?;
-            bytes -= dropped.bytes;
+            over.dropped(dropped.bytes, why);
             drops.push(dropped);
         }
         Ok(drops)
     }
 
-    /// Whether `bytes` are more than `most`. The trash counts, and goes first.
-    fn is_over(&mut self, bytes: u64, most: u64) -> Result<bool, RetainError> {
-        if bytes + self.trash.bytes()? > most {
-            self.trash.empty()?;
+    /// Lets the index shrink and empties the trash, where that is needed. Returns how much has to go then.
+    fn make_room(&mut self, budget: Budget) -> Result<Excess, RetainError> {
+        let dir = self.log.dir();
+        let measure = || disk_use(dir).map_err(|source| stuck(dir, source));
+        let mut used = measure()?;
+        if used.total() > budget.high {
+            // Without an index that can be used there is nothing to gain.
+            if let Err(error) = index::shrink(dir) {
+                crate::log::index_not_shrunk(&error);
+            }
+            used = measure()?;
         }
-        Ok(bytes > most)
+        if used.total() > budget.high && used.trash > 0 {
+            self.trash.empty()?;
+            used.trash = 0;
+        }
+        Ok(Excess::over(budget, used))
     }
 
     fn drop_first(
@@ -274,8 +297,8 @@ fn still_needed(
     Ok(still_needed)
 }
 
-/// Writers that have a folder, or that the opening of another one names. Openings are the first
-/// entries of a chain, so only first segments are looked at.
+/// Writers that have a folder, or that an opening of another one names. Openings are at the beginning of a chain, so only
+/// that of first segments is looked at.
 fn named(
     root: &Path,
     queue: &WriterSegments,
@@ -296,12 +319,14 @@ fn named(
         else {
             continue;
         };
-        let Some(text) = read::first_line(&first.path)? else {
-            continue;
-        };
-        if let Ok(Entry::Opened(opened)) = line::parse(&text).and_then(|line| line.entry()) {
-            named.extend(opened.heads.iter().map(|head| head.writer));
-        }
+        read::for_each_line_before(&first.path, resume::MOST_BYTES, &mut |text| {
+            if let Ok(line) = line::parse(text)
+                && line.front.kind == EntryKind::Opened
+                && let Ok(Entry::Opened(opened)) = line.entry()
+            {
+                named.extend(opened.heads.iter().map(|head| head.writer));
+            }
+        })?;
     }
     Ok(named)
 }

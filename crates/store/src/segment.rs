@@ -57,6 +57,17 @@ impl Segment {
         Ok(segment)
     }
 
+    /// A segment that another process has written and closed.
+    pub(crate) fn resume(file: Arc<dyn SegmentFile>, number: u32, length: u64) -> Self {
+        Self {
+            file,
+            number,
+            length,
+            reserved: Reserved::Until(length),
+            step: FIRST_STEP_BYTES,
+        }
+    }
+
     pub(crate) fn number(&self) -> u32 {
         self.number
     }
@@ -138,11 +149,16 @@ impl Segment {
     }
 }
 
-fn is_no_room(error: &io::Error) -> bool {
+/// Whether the disk, or the part of it that this user may fill, is full.
+pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(
         error.kind(),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
     )
+}
+
+fn is_no_room(error: &io::Error) -> bool {
+    is_full(error) || error.kind() == io::ErrorKind::FileTooLarge
 }
 
 /// The file name of a segment.

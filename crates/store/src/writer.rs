@@ -10,6 +10,7 @@ mod chain;
 mod head_file;
 mod keeper;
 mod queue;
+mod spare;
 mod syncing;
 
 use std::{
@@ -35,7 +36,9 @@ use crate::{
     folder::{self, Folder, Lock},
     index::{self, IndexError},
     key::{Key, KeyError},
-    line, retain,
+    line,
+    resume::{self, Resumed},
+    retain,
     version::{self, VersionError},
 };
 use call_step::CallStep;
@@ -43,6 +46,7 @@ use chain::{Chain, ChainOptions};
 use head_file::HeadFile;
 use keeper::Synced;
 use queue::Queue;
+use spare::Spare;
 
 /// When what is written counts as stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -72,6 +76,9 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// How many entries there are between two keyed heads.
     pub head_every: u64,
+    /// Whether to go on with the chain of a process that has ended, if there is one that is short: for a process that writes
+    /// few entries.
+    pub resumes: bool,
     /// The version of the binary, for the opening entry.
     pub version: String,
     pub clock: Arc<dyn Clock>,
@@ -85,6 +92,7 @@ impl LogOptions {
             durability: Durability::Process,
             segment_bytes: 16 * 1024 * 1024,
             head_every: 1000,
+            resumes: false,
             version: version.into(),
             clock: Arc::new(SystemClock),
         }
@@ -159,7 +167,17 @@ impl Log {
         version::settle(&log, &*files.disk)?;
         let key = Key::load_or_create(&log, &*files.disk)?;
         folder::sweep_incomplete(&log).map_err(no_folder)?;
-        let (folder, lock) = Folder::create(&log, &files).map_err(no_folder)?;
+        let resumed = options
+            .resumes
+            .then(|| resume::find(&options.dir, &key, &files))
+            .flatten();
+        let (folder, lock, end) = match resumed {
+            Some(Resumed { folder, lock, end }) => (folder, lock, Some(end)),
+            None => {
+                let (folder, lock) = Folder::create(&log, &files).map_err(no_folder)?;
+                (folder, lock, None)
+            }
+        };
         let survey = adopt::survey(&log, folder.writer, &key, &files).map_err(no_folder)?;
         let head_file = Arc::new(HeadFile::new(folder.clone(), key.clone(), files.clone()));
         let mut chain = Chain::new(ChainOptions {
@@ -170,7 +188,11 @@ impl Log {
             key,
             segment_bytes: options.segment_bytes,
             head_every: options.head_every,
+            spare: Spare::of(options.dir.clone()),
         });
+        if let Some(end) = end {
+            chain.resume(end);
+        }
         let opened = Opened {
             pid: std::process::id(),
             version: options.version,
@@ -223,6 +245,11 @@ impl Log {
     /// The length of the backlog.
     pub fn backlog(&self) -> usize {
         self.chain().backlog_len()
+    }
+
+    /// How many bytes this writer's chain has.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.chain().bytes()
     }
 
     /// Ends the chain with a closing entry. The backlog must be written first; if it cannot be, the

@@ -113,11 +113,12 @@ fn edited(cause: &'static str, spellings: &[&'static str]) -> super::Attack {
 #[test]
 fn edited_index_rows_are_not_shown() {
     let spellings = [
-        "UPDATE document SET json = replace(json, '\"key\":\"two\"', '\"key\":\"zwei\"')",
-        "UPDATE activity SET status = 'error' WHERE tool = 'effect'",
-        "UPDATE document SET json = replace(json, 'ALLOW', 'DENY')",
-        "UPDATE document SET json = replace(json, 'testkit', 'another')",
-        "UPDATE document SET json = (SELECT json FROM document ORDER BY key LIMIT 1)",
+        "UPDATE sort SET status = 'error' WHERE tool = 'effect'",
+        "UPDATE sort SET decision = 'DENY'",
+        "UPDATE activity SET sort = (SELECT min(id) FROM sort)",
+        "UPDATE activity SET places = (SELECT places FROM activity ORDER BY at LIMIT 1)",
+        "UPDATE session SET name = 'another'",
+        "UPDATE activity SET request = '4711', parent = id",
     ];
     edited("a row of the index is edited", &spellings).check();
 }
@@ -125,10 +126,10 @@ fn edited_index_rows_are_not_shown() {
 #[test]
 fn deleted_index_rows_are_noticed() {
     let spellings = [
-        "DELETE FROM activity WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect');; DELETE FROM document WHERE key NOT IN (SELECT key FROM activity)",
+        "DELETE FROM activity WHERE at = (SELECT max(at) FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect'))",
         "DELETE FROM activity",
-        "DELETE FROM activity WHERE tool = 'effect';; DELETE FROM tally WHERE tool = 'effect'",
-        "DELETE FROM document WHERE key IN (SELECT key FROM activity WHERE tool = 'effect')",
+        "DELETE FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect');; DELETE FROM sort WHERE tool = 'effect'",
+        "DELETE FROM session",
     ];
     edited("a row of the index is deleted", &spellings).check();
 }
@@ -136,8 +137,8 @@ fn deleted_index_rows_are_noticed() {
 #[test]
 fn added_index_rows_are_not_shown() {
     let spellings = [
-        "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4711, id = '01J0000000000000000000FAKE';; INSERT INTO activity SELECT * FROM x;; INSERT INTO document SELECT 4711, replace(json, 'effect', 'forged') FROM document JOIN activity USING (key) WHERE tool = 'effect' LIMIT 1",
-        "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4712, at = at + 1, id = '01J0000000000000000000000A';; INSERT INTO activity SELECT * FROM x",
+        "INSERT INTO activity SELECT at + 1, x'01900000000000000000000000000001', writer, segment, sort, session, request, parent, places FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect') LIMIT 1",
+        "INSERT INTO activity SELECT at + 1, x'01900000000000000000000000000001', writer, segment, sort, session, request, parent, places FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect') LIMIT 1;; UPDATE sort SET count = count + 1 WHERE tool = 'effect'",
     ];
     edited("a row is added to the index", &spellings).check();
 }
@@ -145,11 +146,11 @@ fn added_index_rows_are_not_shown() {
 #[test]
 fn edited_filter_columns_hide_no_record() {
     let spellings = [
-        "UPDATE activity SET server = 'm' WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
-        "UPDATE activity SET tool = 'harmless' WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
-        "UPDATE activity SET status = 'error', server = NULL WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
-        "UPDATE activity SET at = at - 100000000000 WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
-        "UPDATE activity SET tenant = 'other', agent = 'other', decision = 'DENY', intent_type = 'read'",
+        "UPDATE sort SET server = 'm' WHERE tool = 'effect'",
+        "UPDATE sort SET tool = 'harmless' WHERE tool = 'effect'",
+        "UPDATE activity SET sort = (SELECT id FROM sort WHERE tool <> 'effect') WHERE at = (SELECT max(at) FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect'))",
+        "UPDATE activity SET at = at - 100000000000 WHERE at = (SELECT max(at) FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect'))",
+        "UPDATE sort SET tenant = 'other', agent = 'other', decision = 'DENY', intent_type = 'read'",
         "UPDATE activity SET at = 0",
     ];
     edited(
@@ -162,9 +163,9 @@ fn edited_filter_columns_hide_no_record() {
 #[test]
 fn edited_index_counts_are_not_shown() {
     let spellings = [
-        "UPDATE tally SET count = count + 40",
-        "DELETE FROM tally",
-        "UPDATE tally SET count = 0 WHERE tool = 'effect'",
+        "UPDATE sort SET count = count + 40",
+        "DELETE FROM sort",
+        "UPDATE sort SET count = 0 WHERE tool = 'effect'",
     ];
     edited("the counts of the index are edited", &spellings).check();
 }
@@ -173,10 +174,10 @@ fn edited_index_counts_are_not_shown() {
 fn triggers_and_views_planted_in_the_index_have_no_effect() {
     let bed = recorded();
     let spellings = [
-        "CREATE TRIGGER hide AFTER INSERT ON activity WHEN new.tool = 'effect' BEGIN DELETE FROM activity WHERE key = new.key; END",
-        "CREATE TRIGGER blur AFTER INSERT ON activity BEGIN UPDATE activity SET server = 'm' WHERE key = new.key; END",
-        "ALTER TABLE activity RENAME TO kept;; CREATE VIEW activity AS SELECT * FROM kept WHERE tool IS NOT 'effect'",
-        "DROP INDEX activity_server;; CREATE INDEX activity_server ON activity (server, at, id) WHERE tool <> 'effect'",
+        "CREATE TRIGGER hide AFTER INSERT ON activity BEGIN DELETE FROM activity WHERE id = new.id; END",
+        "CREATE TRIGGER blur AFTER INSERT ON activity BEGIN UPDATE sort SET server = 'm'; END",
+        "ALTER TABLE activity RENAME TO kept;; CREATE VIEW activity AS SELECT * FROM kept WHERE at < 0",
+        "DROP INDEX activity_sort;; CREATE INDEX activity_sort ON activity (sort, at, id) WHERE at < 0",
     ];
     let mut number = 0;
     attack(
@@ -249,7 +250,7 @@ fn the_index_of_another_data_folder_is_not_used() {
                 // The writers of the folder, as if they had been read to their end.
                 for entry in fs::read_dir(bed.path("data/activity")).expect("a log").flatten() {
                     let writer = entry.file_name().to_string_lossy().into_owned();
-                    edit(&bed, &format!("INSERT INTO writer (id, segment, offset, first) VALUES ('{writer}', 1, 1, 1)"));
+                    edit(&bed, &format!("INSERT INTO writer (name, segment, offset, first) VALUES ('{writer}', 1, 1, 1)"));
                 }
             }
             judged(&bed, &truth)
@@ -318,11 +319,11 @@ fn found(output: &Output) -> Seen {
 }
 
 const EDITS: [&str; 5] = [
-    "UPDATE activity SET server = 'm' WHERE tool = 'effect'",
-    "DELETE FROM activity WHERE key = (SELECT max(key) FROM activity WHERE tool = 'effect')",
-    "UPDATE tally SET count = count + 1",
+    "UPDATE sort SET server = 'm' WHERE tool = 'effect'",
+    "DELETE FROM activity WHERE at = (SELECT max(at) FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect'))",
+    "UPDATE sort SET count = count + 1",
     "CREATE VIEW planted AS SELECT 1",
-    "CREATE TEMP TABLE x AS SELECT * FROM activity WHERE tool = 'effect' LIMIT 1;; UPDATE x SET key = 4711, id = '01J0000000000000000000FAKE';; INSERT INTO activity SELECT * FROM x",
+    "INSERT INTO activity SELECT at + 1, x'01900000000000000000000000000001', writer, segment, sort, session, request, parent, places FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect') LIMIT 1",
 ];
 
 #[test]
@@ -359,8 +360,8 @@ fn replay_ignores_edits_of_the_index() {
     let bed = recorded();
     let truth = stdout(&run(&bed, &["policy", "replay", "--json"]));
     let spellings = [
-        "UPDATE document SET json = replace(json, '\"ALLOW\"', '\"DENY\"')",
-        "UPDATE activity SET type = 'event' WHERE tool = 'effect'",
+        "UPDATE sort SET decision = 'DENY'",
+        "UPDATE sort SET type = 'event' WHERE tool = 'effect'",
         "DELETE FROM activity",
     ];
     attack("index", "replay is shown other decisions than were made")
@@ -392,10 +393,10 @@ fn the_activity_api_ignores_edits_of_the_index() {
     let truth = api(&served, path);
     assert_eq!(truth["total"], 3, "{truth}");
     let spellings = [
-        "UPDATE activity SET server = 'm' WHERE tool = 'effect'",
-        "UPDATE document SET json = replace(json, 'two', 'zwei')",
-        "DELETE FROM activity WHERE tool = 'effect'",
-        "UPDATE tally SET count = count + 40",
+        "UPDATE sort SET server = 'm' WHERE tool = 'effect'",
+        "UPDATE activity SET sort = (SELECT min(id) FROM sort)",
+        "DELETE FROM activity WHERE sort IN (SELECT id FROM sort WHERE tool = 'effect')",
+        "UPDATE sort SET count = count + 40",
     ];
     attack("index", "the index is edited while a gateway runs")
         .expect_any(&[Seen::Detected, Seen::Harmless])

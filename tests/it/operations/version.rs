@@ -64,7 +64,7 @@ fn an_index_of_a_newer_callgate_is_refused_and_left_unchanged() {
     fs::write(&index, &content).expect("it is ours");
     let ran = run(&mut named(&bed, ["serve", "--listen", "127.0.0.1:0"]));
     let said = normalised(&bed, &ran.stderr);
-    let wanted = "error: the index `$DIR/data/index.sqlite` was written by a newer callgate: format 9, and this version reads formats up to 4; upgrade callgate, or delete the file: it is rebuilt from the activity log\n";
+    let wanted = "error: the index `$DIR/data/index.sqlite` was written by a newer callgate: format 9, and this version reads formats up to 5; upgrade callgate, or delete the file: it is rebuilt from the activity log\n";
     assert_eq!((ran.code, said.as_str()), (Some(4), wanted));
     assert_eq!(fs::read(&index).expect("it is there"), content);
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{EntryKind, WriterId};
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
 use ulid::Ulid;
 
 use super::ApprovalDbError;
@@ -75,6 +75,21 @@ pub(super) fn is_dead(dir: &Path, writer: Option<&str>) -> bool {
         // An unknown state counts as running: settling the claim of a running writer could run a call twice.
         Some(Some(folder)) => folder.is_alive().is_ok_and(|alive| !alive),
     }
+}
+
+/// Whether a writer may have claims that are not settled: they are settled once it is dead, so another process must not go
+/// on under its name.
+pub(crate) fn may_claim(dir: &Path, writer: WriterId) -> bool {
+    let path = super::path(dir);
+    if !path.exists() {
+        return false;
+    }
+    // Not read-only: SQLite could not read beside a process that writes.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let sql = "SELECT EXISTS (SELECT 1 FROM approval WHERE status = 'claimed' AND claimed_by = ?1)";
+    let asked = Connection::open_with_flags(path, flags)
+        .and_then(|connection| connection.query_row(sql, [writer.to_string()], |row| row.get(0)));
+    asked.unwrap_or(true)
 }
 
 fn claimed(connection: &Connection) -> Result<Vec<(ApprovalId, String, String)>, ApprovalDbError> {

@@ -12,8 +12,8 @@ use rusqlite::{Connection, OptionalExtension as _, Statement};
 use super::{
     IndexError,
     place::{self, Place, Reader, Row},
-    rows::Columns,
-    schema, tally,
+    rows::{self, Columns},
+    schema, sorts,
 };
 use crate::{
     folder::{self, Folder},
@@ -49,6 +49,9 @@ pub(super) fn difference(
     dir: &Path,
     ends: &LogEnds,
 ) -> Result<Option<String>, IndexError> {
+    // One transaction: SQLite would lock and look at the files for each entry.
+    let transaction = connection.unchecked_transaction()?;
+    let connection = &*transaction;
     if let Some(what) = schema::difference(connection)? {
         return Ok(Some(what));
     }
@@ -58,36 +61,34 @@ pub(super) fn difference(
     }
     let mut named = 0;
     let mut reader = Reader::new(dir);
-    let sql = format!(
-        "SELECT id, status, places, {} FROM activity",
-        Columns::NAMES
-    );
+    let (columns, tables, compared) = (Row::COLUMNS, Row::TABLES, Columns::sql());
+    let sql = format!("SELECT {columns}, {compared} FROM {tables}");
     let mut statement = connection.prepare(&sql)?;
-    let mut rows = statement.query([])?;
-    while let Some(found) = rows.next()? {
-        let row = Row {
-            id: found.get(0)?,
-            status: found.get(1)?,
-            places: found.get(2)?,
-        };
+    let mut found = statement.query([])?;
+    while let Some(found) = found.next()? {
+        let row = Row::from_row(found)?;
         let differs = || {
+            let id = rows::id(&row.id).map_or_else(|| "?".to_owned(), |id| id.to_string());
             Ok(Some(format!(
-                "the row of record {} differs from its log entries",
-                row.id
+                "the row of record {id} differs from its log entries"
             )))
         };
-        let Some(places) = place::read(&row.places) else {
-            return differs();
+        let places = match place::decode(connection, &mut reader.writers, &row) {
+            Ok(places) => places,
+            Err(IndexError::Differs) => return differs(),
+            Err(error) => return Err(error),
         };
-        let distinct: HashSet<&Place> = places.iter().collect();
-        named += places.iter().filter(|place| ends.include(place)).count();
-        let record = match reader.record(&row) {
+        let distinct: HashSet<&Place> = places.iter().map(|(_, place)| place).collect();
+        let is_repeated = distinct.len() != places.len();
+        let included = places.iter().filter(|(_, place)| ends.include(place));
+        named += included.count();
+        let record = match reader.record(connection, &row) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
             Err(IndexError::Differs) => return differs(),
             Err(error) => return Err(error),
         };
-        if Columns::of(&record)? != Columns::from_row(found, 3)? || distinct.len() != places.len() {
+        if Columns::of(&record)? != Columns::from_row(found, Row::COUNT)? || is_repeated {
             return differs();
         }
     }
@@ -101,7 +102,21 @@ pub(super) fn difference(
         }
         Logged::Entries(_) => {}
     }
-    Ok(tally::difference(connection)?.then(|| "the record counts are wrong".to_owned()))
+    if !is_every_row_findable(connection)? {
+        return Ok(Some(
+            "rows are not in the times of their segments, or of no sort".to_owned(),
+        ));
+    }
+    Ok(sorts::difference(connection)?.then(|| "the record counts are wrong".to_owned()))
+}
+
+/// Whether every row has a sort, and is within the times that are noted of its segment.
+fn is_every_row_findable(connection: &Connection) -> Result<bool, IndexError> {
+    let sql = "SELECT NOT EXISTS (
+        SELECT 1 FROM activity a LEFT JOIN segment ON segment.writer = a.writer AND segment.number = a.segment
+        LEFT JOIN sort ON sort.id = a.sort
+        WHERE segment.oldest IS NULL OR a.at NOT BETWEEN oldest AND newest OR sort.id IS NULL)";
+    Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
 
 /// The entries of the log beside the index.
@@ -114,7 +129,10 @@ enum Logged {
 /// Looks every entry of the log up in the index, up to `ends`.
 // One after the other, so that the memory does not grow with the log.
 fn logged(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Logged, IndexError> {
-    let mut rows = connection.prepare("SELECT places FROM activity WHERE id = ?1")?;
+    let (columns, tables) = (Row::COLUMNS, Row::TABLES);
+    let mut statement =
+        connection.prepare(&format!("SELECT {columns} FROM {tables} WHERE a.id = ?1"))?;
+    let mut writers = place::Writers::default();
     let mut count = 0;
     for folder in Folder::list(&folder::log_path(dir))? {
         for segment in folder.segments()? {
@@ -131,7 +149,7 @@ fn logged(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Logged,
                     length: text.len() as u64 - 1,
                 };
                 offset += text.len() as u64;
-                match look_up(&mut rows, text, &place)? {
+                match look_up(connection, (&mut statement, &mut writers), text, &place)? {
                     LookedUp::Named => count += 1,
                     LookedUp::Unnamed => {}
                     LookedUp::Differs(what) => return Ok(Logged::Differs(what)),
@@ -150,7 +168,12 @@ enum LookedUp {
     Differs(String),
 }
 
-fn look_up(rows: &mut Statement<'_>, text: &[u8], place: &Place) -> Result<LookedUp, IndexError> {
+fn look_up(
+    connection: &Connection,
+    (statement, writers): (&mut Statement<'_>, &mut place::Writers),
+    text: &[u8],
+    place: &Place,
+) -> Result<LookedUp, IndexError> {
     // `verify` reports damage of the log; the index leaves such entries out.
     let Ok(line) = line::parse(text.strip_suffix(b"\n").unwrap_or_default()) else {
         return Ok(LookedUp::Unnamed);
@@ -158,18 +181,23 @@ fn look_up(rows: &mut Statement<'_>, text: &[u8], place: &Place) -> Result<Looke
     let Some(id) = line.front.id.filter(|_| line.entry().is_ok()) else {
         return Ok(LookedUp::Unnamed);
     };
-    let places = rows.query_row([id.to_string()], |row| row.get(0));
-    let places: Option<String> = places.optional()?;
-    Ok(match places.as_deref().map(place::read) {
-        Some(Some(places)) if places.contains(place) => LookedUp::Named,
-        Some(_) => LookedUp::Differs(format!(
+    let row = statement
+        .query_row([rows::bytes(id)], Row::from_row)
+        .optional()?;
+    let Some(row) = row else {
+        return Ok(match begins(line.front.kind) {
+            true => LookedUp::Differs(format!("record {id} is missing from the index")),
+            // Retention dropped the beginning of the call.
+            false => LookedUp::Unnamed,
+        });
+    };
+    let places = place::decode(connection, writers, &row);
+    let is_named = places.is_ok_and(|places| places.iter().any(|(_, named)| named == place));
+    Ok(match is_named {
+        true => LookedUp::Named,
+        false => LookedUp::Differs(format!(
             "the row of record {id} differs from its log entries"
         )),
-        None if begins(line.front.kind) => {
-            LookedUp::Differs(format!("record {id} is missing from the index"))
-        }
-        // Retention dropped the beginning of the call.
-        None => LookedUp::Unnamed,
     })
 }
 

@@ -1,19 +1,21 @@
 //! Filling the index from the log, writer by writer, in transactions of bounded size.
 
-use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use callgate_gate::CallId;
 use callgate_record::Activity;
+use foldhash::{HashMap, HashMapExt as _};
 use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
 
 use super::{
     IndexError,
-    forget::{forget_before, forget_gone, forget_writer},
+    forget::{forget_before, forget_gone, forget_writer, give_back},
     load,
     place::{Place, Reader},
-    rows::{self, ChangedRecord},
+    room,
+    rows::{self, ChangedRecord, RowWriter},
     seal::Seal,
-    tally,
+    sorts::{Sort, Sorts},
 };
 use crate::{
     folder::{self, Folder, SegmentPath},
@@ -22,12 +24,15 @@ use crate::{
 };
 
 /// The bytes of the log per transaction.
-// Small, so that other processes do not wait long for the lock, and a gateway with calls to serve can stop soon.
-const BATCH_BYTES: u64 = 512 * 1024;
+// Small, so that other processes do not wait long for the lock, and a gateway with calls to serve can stop soon. Large
+// enough that many rows share a page that is written.
+const BATCH_BYTES: u64 = 2 * 1024 * 1024;
 
 /// How far a writer's log has been read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Mark {
+    /// The writer's number in the index.
+    number: i64,
     segment: u32,
     offset: u64,
     /// The first segment that existed; retention dropped earlier ones.
@@ -40,6 +45,8 @@ struct Mark {
 #[derive(Clone, Copy)]
 pub(super) struct FillContext<'a> {
     pub(super) dir: &'a Path,
+    /// The folder with the index.
+    pub(super) home: &'a Path,
     pub(super) seal: &'a Seal,
     pub(super) stop: &'a dyn Fn() -> bool,
 }
@@ -70,6 +77,8 @@ pub(super) fn catch_up(
             break;
         }
     }
+    give_back(connection)?;
+    filling.seal.renew()?;
     Ok(all)
 }
 
@@ -96,6 +105,10 @@ fn catch_up_writer(
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let batch = read_batch(&transaction, folder, filling.dir)?;
         all.entries += batch.entries;
+        if batch.entries > 0 {
+            // Rolled back otherwise: what is there is not lost, and readers are told why the rest is missing.
+            room::check(filling.home)?;
+        }
         if batch.is_last {
             settle(&transaction, folder, is_dead, changed.filter(|_| is_sealed))?;
         }
@@ -126,17 +139,20 @@ fn read_batch(
     dir: &Path,
 ) -> Result<Batch, IndexError> {
     let segments = folder.segments()?;
-    let before = mark(transaction, folder)?;
-    let mut mark = before.unwrap_or_default();
     let Some(first) = segments.first() else {
         return Ok(Batch::END);
     };
-    if before.is_some_and(|mark| first.number < mark.first) {
+    let before = match mark(transaction, folder)? {
+        Some(mark) => mark,
+        None => first_mark(transaction, folder, first)?,
+    };
+    let mut mark = before;
+    if first.number < mark.first {
         // Earlier segments were put back from the trash.
-        return start_over(transaction, folder, first);
+        return start_over(transaction, mark.number, first);
     }
     if first.number > mark.first {
-        forget_before(transaction, folder, first)?;
+        forget_before(transaction, mark.number, first.number)?;
         mark.first = first.number;
     }
     let unread = segments.iter().find(|one| one.number >= mark.segment);
@@ -147,7 +163,7 @@ fn read_batch(
         (mark.segment, mark.offset) = (segment.number, 0);
     }
     if fs::metadata(&segment.path)?.len() < mark.offset {
-        return start_over(transaction, folder, first);
+        return start_over(transaction, mark.number, first);
     }
     let bytes = whole_lines(segment, mark.offset)?;
     let entries = take_over(transaction, folder, dir, &bytes, &mut mark)?;
@@ -160,8 +176,8 @@ fn read_batch(
         }
     }
     // Without a change there is nothing to write.
-    if before != Some(mark) {
-        put_mark(transaction, folder, mark)?;
+    if before != mark {
+        put_mark(transaction, mark)?;
     }
     Ok(Batch { entries, is_last })
 }
@@ -169,16 +185,17 @@ fn read_batch(
 /// Reads a writer from its beginning again: its file was cut, so rows may point to entries that are gone.
 fn start_over(
     transaction: &Transaction<'_>,
-    folder: &Folder,
+    number: i64,
     first: &SegmentPath,
 ) -> Result<Batch, IndexError> {
-    forget_writer(transaction, folder)?;
+    forget_writer(transaction, number)?;
     let mark = Mark {
+        number,
         segment: first.number,
         first: first.number,
         ..Mark::default()
     };
-    put_mark(transaction, folder, mark)?;
+    put_mark(transaction, mark)?;
     Ok(Batch {
         entries: 0,
         is_last: false,
@@ -193,7 +210,7 @@ fn take_over(
     bytes: &[u8],
     mark: &mut Mark,
 ) -> Result<u64, IndexError> {
-    let mut fold = Fold::new(dir);
+    let mut fold = Fold::new(dir, transaction)?;
     let mut entries = 0;
     for text in bytes.split_inclusive(|byte| *byte == b'\n') {
         let place = Place {
@@ -209,7 +226,7 @@ fn take_over(
         entries += 1;
         mark.offset += text.len() as u64;
     }
-    fold.store(transaction)?;
+    fold.store(transaction, mark)?;
     Ok(entries)
 }
 
@@ -236,15 +253,19 @@ struct Fold {
     changed: HashMap<CallId, ChangedRecord>,
     order: Vec<CallId>,
     reader: Reader,
+    /// The newest id in the index: a later one is not there.
+    newest: Option<Vec<u8>>,
 }
 
 impl Fold {
-    fn new(dir: &Path) -> Self {
-        Self {
+    fn new(dir: &Path, transaction: &Transaction<'_>) -> Result<Self, IndexError> {
+        let mut newest = transaction.prepare_cached("SELECT max(id) FROM activity")?;
+        Ok(Self {
             changed: HashMap::new(),
             order: Vec::new(),
             reader: Reader::new(dir),
-        }
+            newest: newest.query_row([], |row| row.get(0))?,
+        })
     }
 
     /// Adds a line. A damaged one changes nothing, and its error is the inner result.
@@ -275,37 +296,54 @@ impl Fold {
         let Front {
             writer, seq, at, ..
         } = line.front;
-        let known = load(transaction, &mut self.reader, id)?;
-        let is_known = known.is_some();
+        let known = match &self.newest {
+            Some(newest) if rows::bytes(id)[..] <= newest[..] => {
+                load(transaction, &mut self.reader, id)?
+            }
+            Some(_) | None => None,
+        };
         let begun = match known {
-            Some((mut known, mut places)) => {
-                known.apply(&entry);
-                places.push(place);
-                Some((known, places))
+            Some(mut known) => {
+                known.activity.apply(&entry);
+                known.places.push(place);
+                Some(known)
             }
             // Retention can drop the beginning of a call before its end; an end alone does not make a record.
-            None => Activity::begin(writer, seq, at, &entry).map(|begun| (begun, vec![place])),
-        };
-        if let Some((activity, places)) = begun {
-            let changed = ChangedRecord {
+            None => Activity::begin(writer, seq, at, &entry).map(|activity| ChangedRecord {
                 activity,
-                places,
-                is_known,
-            };
+                places: vec![place],
+                before: None,
+            }),
+        };
+        if let Some(changed) = begun {
             self.changed.insert(id, changed);
             self.order.push(id);
         }
         Ok(Ok(()))
     }
 
-    fn store(&self, transaction: &Transaction<'_>) -> Result<(), IndexError> {
+    fn store(mut self, transaction: &Transaction<'_>, mark: &Mark) -> Result<(), IndexError> {
+        let mut writer = RowWriter::default();
+        let writers = &mut self.reader.writers;
+        let mut begun: Option<(i64, i64)> = None;
         for id in &self.order {
             let changed = &self.changed[id];
-            if changed.is_known {
-                rows::change(transaction, *id, changed)?;
-            } else {
-                rows::begin(transaction, *id, changed)?;
+            if let Some(before) = changed.before {
+                writer.change(transaction, (changed, before), writers)?;
+                continue;
             }
+            writer.begin(transaction, changed, writers)?;
+            let at = changed.activity.timestamp.as_microsecond();
+            let (oldest, newest) = begun.unwrap_or((at, at));
+            begun = Some((oldest.min(at), newest.max(at)));
+        }
+        writer.sorts.store(transaction)?;
+        if let Some((oldest, newest)) = begun {
+            transaction.execute(
+                "INSERT INTO segment (writer, number, oldest, newest) VALUES (?1, ?2, ?3, ?4)
+                 ON CONFLICT DO UPDATE SET oldest = min(oldest, excluded.oldest), newest = max(newest, excluded.newest)",
+                params![mark.number, mark.segment, oldest, newest],
+            )?;
         }
         Ok(())
     }
@@ -317,74 +355,99 @@ fn settle(
     folder: &Folder,
     is_dead: bool,
     settled: Option<i64>,
-) -> Result<(), rusqlite::Error> {
-    let writer = folder.writer.to_string();
+) -> Result<(), IndexError> {
+    let Some(Mark { number, .. }) = mark(transaction, folder)? else {
+        return Ok(());
+    };
     if is_dead {
-        end_open(
-            transaction,
-            "unknown",
-            "writer = ?1 AND status IS NULL",
-            &writer,
-        )?;
-        // A held call ends with the process that held it; nothing was sent. `+writer` keeps SQLite from that index:
-        // few calls wait, and a writer has many.
-        end_open(
-            transaction,
-            "rejected",
-            "+writer = ?1 AND status = 'pending'",
-            &writer,
-        )?;
+        end_open(transaction, "unknown", "s.status IS NULL", number)?;
+        // A held call ends with the process that held it; nothing was sent.
+        end_open(transaction, "rejected", "s.status = 'pending'", number)?;
     }
     transaction.execute(
         "UPDATE writer SET settled = ?2 WHERE id = ?1 AND settled IS NOT ?2",
-        params![writer, settled],
+        params![number, settled],
     )?;
     Ok(())
 }
 
-/// Gives a status to all records that a condition names.
+/// Gives a status to all records of a writer whose sort fits a condition.
 fn end_open(
     transaction: &Transaction<'_>,
     status: &str,
     condition: &str,
-    writer: &str,
-) -> Result<(), rusqlite::Error> {
-    tally::change_all(transaction, status, condition, [writer])?;
-    let sql = format!("UPDATE activity SET status = '{status}' WHERE {condition}");
-    transaction.execute(&sql, [writer]).map(drop)
+    writer: i64,
+) -> Result<(), IndexError> {
+    // CROSS JOIN keeps the order: few records are open, and a writer has many.
+    let sql = format!(
+        "SELECT a.at, a.id, a.sort, {} FROM sort s CROSS JOIN activity a ON a.sort = s.id
+         WHERE {condition} AND a.writer = ?1",
+        Sort::columns("s.")
+    );
+    let mut statement = transaction.prepare_cached(&sql)?;
+    let open = statement.query_map([writer], |row| {
+        let (at, id, number): (i64, Vec<u8>, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok((at, id, number, Sort::from_row(row, 3)?))
+    })?;
+    let open: Vec<_> = open.collect::<Result<_, _>>()?;
+    let mut sorts = Sorts::default();
+    for (at, id, before, sort) in open {
+        let number = sorts.number(transaction, &sort.with_status(status))?;
+        sorts.count(before, -1);
+        sorts.count(number, 1);
+        let mut change = transaction
+            .prepare_cached("UPDATE activity SET sort = ?3 WHERE at = ?1 AND id = ?2")?;
+        change.execute(params![at, id, number])?;
+    }
+    Ok(sorts.store(transaction)?)
 }
 
 fn mark(connection: &Connection, folder: &Folder) -> Result<Option<Mark>, rusqlite::Error> {
     let mut statement = connection.prepare_cached(
-        "SELECT segment, offset, first, settled, damaged FROM writer WHERE id = ?1",
+        "SELECT id, segment, offset, first, settled, damaged FROM writer WHERE name = ?1",
     )?;
     let row = statement.query_row([folder.writer.to_string()], |row| {
         Ok(Mark {
-            segment: row.get(0)?,
-            offset: row.get(1)?,
-            first: row.get(2)?,
-            settled: row.get(3)?,
-            damaged: row.get(4)?,
+            number: row.get(0)?,
+            segment: row.get(1)?,
+            offset: row.get(2)?,
+            first: row.get(3)?,
+            settled: row.get(4)?,
+            damaged: row.get(5)?,
         })
     });
     row.optional()
 }
 
-fn put_mark(
+/// The mark of a writer that the index does not have yet.
+fn first_mark(
     transaction: &Transaction<'_>,
     folder: &Folder,
-    mark: Mark,
-) -> Result<(), rusqlite::Error> {
+    first: &SegmentPath,
+) -> Result<Mark, rusqlite::Error> {
     transaction.execute(
-        "INSERT OR REPLACE INTO writer (id, segment, offset, first, damaged) VALUES (?1, ?2, ?3, ?4, ?5)",
-        params![
-            folder.writer.to_string(),
-            mark.segment,
-            mark.offset,
-            mark.first,
-            mark.damaged
-        ],
+        "INSERT INTO writer (name, segment, offset, first) VALUES (?1, ?2, 0, ?2)",
+        params![folder.writer.to_string(), first.number],
     )?;
+    Ok(Mark {
+        number: transaction.last_insert_rowid(),
+        segment: first.number,
+        first: first.number,
+        ..Mark::default()
+    })
+}
+
+fn put_mark(transaction: &Transaction<'_>, mark: Mark) -> Result<(), rusqlite::Error> {
+    let mut statement = transaction.prepare_cached(
+        "UPDATE writer SET segment = ?2, offset = ?3, first = ?4, settled = NULL, damaged = ?5 WHERE id = ?1",
+    )?;
+    statement.execute(params![
+        mark.number,
+        mark.segment,
+        mark.offset,
+        mark.first,
+        mark.damaged
+    ])?;
     Ok(())
 }
 

@@ -3,18 +3,17 @@
 
 use std::{
     collections::HashMap,
-    fmt::Write as _,
     fs::File,
     io,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
-use callgate_gate::CallId;
 use callgate_record::{Activity, Status, WriterId};
+use rusqlite::{Connection, OptionalExtension as _};
 use ulid::Ulid;
 
-use super::IndexError;
+use super::{IndexError, rows};
 use crate::{line, segment};
 
 /// How many segments are kept open.
@@ -33,40 +32,164 @@ pub(super) struct Place {
 /// One row of the index, as far as a record needs it.
 #[derive(Debug)]
 pub(super) struct Row {
-    pub(super) id: String,
+    pub(super) id: Vec<u8>,
     pub(super) status: Option<String>,
-    pub(super) places: String,
+    pub(super) begin: Begin,
+    pub(super) places: Vec<u8>,
 }
 
-/// Places as the text that the index has.
-pub(super) fn written(places: &[Place]) -> String {
-    let mut text = String::new();
+/// The segment in which a record begins, by the writer's number in the index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begin {
+    pub(super) writer: i64,
+    pub(super) segment: u32,
+}
+
+impl Row {
+    /// The query for it.
+    pub(super) const COLUMNS: &str = "a.id, s.status, a.writer, a.segment, a.places";
+    /// How many columns that are.
+    pub(super) const COUNT: usize = 5;
+    /// The tables of that query.
+    pub(super) const TABLES: &str = "activity a CROSS JOIN sort s ON s.id = a.sort";
+
+    pub(super) fn from_row(row: &rusqlite::Row<'_>) -> Result<Self, rusqlite::Error> {
+        Ok(Self {
+            id: row.get(0)?,
+            status: row.get(1)?,
+            begin: Begin {
+                writer: row.get(2)?,
+                segment: row.get(3)?,
+            },
+            places: row.get(4)?,
+        })
+    }
+}
+
+/// The writers that places name, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Writers {
+    names: HashMap<i64, WriterId>,
+    numbers: HashMap<WriterId, i64>,
+}
+
+impl Writers {
+    /// The number of a writer that the index has.
+    pub(super) fn number(
+        &mut self,
+        connection: &Connection,
+        writer: WriterId,
+    ) -> Result<Option<i64>, rusqlite::Error> {
+        if let Some(number) = self.numbers.get(&writer) {
+            return Ok(Some(*number));
+        }
+        let mut statement = connection.prepare_cached("SELECT id FROM writer WHERE name = ?1")?;
+        let number = statement.query_row([writer.to_string()], |row| row.get(0));
+        let number = number.optional()?;
+        if let Some(number) = number {
+            self.numbers.insert(writer, number);
+            self.names.insert(number, writer);
+        }
+        Ok(number)
+    }
+
+    /// The writer with a number; none if retention has dropped it.
+    fn name(
+        &mut self,
+        connection: &Connection,
+        number: i64,
+    ) -> Result<Option<WriterId>, IndexError> {
+        if let Some(name) = self.names.get(&number) {
+            return Ok(Some(*name));
+        }
+        let mut statement = connection.prepare_cached("SELECT name FROM writer WHERE id = ?1")?;
+        let name: Option<String> = statement.query_row([number], |row| row.get(0)).optional()?;
+        let Some(name) = name else { return Ok(None) };
+        let name = WriterId(Ulid::from_string(&name).map_err(|_| IndexError::Differs)?);
+        self.names.insert(number, name);
+        self.numbers.insert(name, number);
+        Ok(Some(name))
+    }
+}
+
+/// Places as the index has them: where the first is, and all of them in few bytes.
+pub(super) fn encode(
+    connection: &Connection,
+    writers: &mut Writers,
+    places: &[Place],
+) -> Result<(Begin, Vec<u8>), IndexError> {
+    let mut begin = None;
+    let mut bytes = Vec::with_capacity(16);
     for place in places {
-        let Place {
-            writer,
+        let number = writers.number(connection, place.writer)?;
+        let number = number.ok_or(IndexError::Differs)?;
+        if begin.is_some() {
+            put(&mut bytes, number.cast_unsigned());
+            put(&mut bytes, place.segment.into());
+        } else {
+            begin = Some(Begin {
+                writer: number,
+                segment: place.segment,
+            });
+        }
+        put(&mut bytes, place.offset);
+        put(&mut bytes, place.length);
+    }
+    Ok((begin.ok_or(IndexError::Differs)?, bytes))
+}
+
+/// One place as it was read; without a writer if that is gone.
+type DecodedPlace = (Option<WriterId>, Place);
+
+/// The places of a row.
+pub(super) fn decode(
+    connection: &Connection,
+    writers: &mut Writers,
+    row: &Row,
+) -> Result<Vec<DecodedPlace>, IndexError> {
+    let mut bytes = &*row.places;
+    let mut number = row.begin.writer;
+    let mut segment = row.begin.segment;
+    let mut places = Vec::with_capacity(2);
+    loop {
+        let (offset, length) = (take(&mut bytes)?, take(&mut bytes)?);
+        let writer = writers.name(connection, number)?;
+        let place = Place {
+            writer: writer.unwrap_or(WriterId(Ulid::nil())),
             segment,
             offset,
             length,
-        } = place;
-        let gap = if text.is_empty() { "" } else { " " };
-        let _ = write!(text, "{gap}{writer}:{segment}:{offset}:{length}");
+        };
+        places.push((writer, place));
+        if bytes.is_empty() {
+            return Ok(places);
+        }
+        number = take(&mut bytes)?.cast_signed();
+        segment = u32::try_from(take(&mut bytes)?).map_err(|_| IndexError::Differs)?;
     }
-    text
 }
 
-/// The places in a text; none if it is malformed.
-pub(super) fn read(text: &str) -> Option<Vec<Place>> {
-    let place = |text: &str| {
-        let mut parts = text.split(':');
-        let place = Place {
-            writer: WriterId(Ulid::from_string(parts.next()?).ok()?),
-            segment: parts.next()?.parse().ok()?,
-            offset: parts.next()?.parse().ok()?,
-            length: parts.next()?.parse().ok()?,
-        };
-        parts.next().is_none().then_some(place)
-    };
-    text.split(' ').map(place).collect()
+/// Appends a number, seven bits per byte.
+fn put(bytes: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        bytes.push((number & 0x7f) as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+}
+
+/// Takes a number off the front.
+fn take(bytes: &mut &[u8]) -> Result<u64, IndexError> {
+    let mut number = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first().ok_or(IndexError::Differs)?;
+        *bytes = rest;
+        number |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok(number);
+        }
+    }
+    Err(IndexError::Differs)
 }
 
 /// Reads entries at their places, and keeps the segments open.
@@ -74,6 +197,7 @@ pub(super) fn read(text: &str) -> Option<Vec<Place>> {
 pub(super) struct Reader {
     log: PathBuf,
     files: HashMap<(WriterId, u32), File>,
+    pub(super) writers: Writers,
 }
 
 impl Reader {
@@ -82,17 +206,25 @@ impl Reader {
         Self {
             log: crate::folder::log_path(dir),
             files: HashMap::new(),
+            writers: Writers::default(),
         }
     }
 
     /// The record of a row; none when retention has dropped its beginning. A row that contradicts its entries is an
     /// error.
-    pub(super) fn record(&mut self, row: &Row) -> Result<Option<Activity>, IndexError> {
-        let id = CallId(Ulid::from_string(&row.id).map_err(|_| IndexError::Differs)?);
-        let places = read(&row.places).ok_or(IndexError::Differs)?;
+    pub(super) fn record(
+        &mut self,
+        connection: &Connection,
+        row: &Row,
+    ) -> Result<Option<Activity>, IndexError> {
+        let id = rows::id(&row.id).ok_or(IndexError::Differs)?;
         let mut record: Option<Activity> = None;
-        for place in places {
-            let Some(bytes) = self.bytes(&place)? else {
+        for (writer, place) in decode(connection, &mut self.writers, row)? {
+            let found = match writer {
+                Some(_) => self.bytes(&place)?,
+                None => None,
+            };
+            let Some(bytes) = found else {
                 if record.is_none() {
                     return Ok(None);
                 }

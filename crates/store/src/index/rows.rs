@@ -1,119 +1,170 @@
-//! The rows of the index: the searchable columns of a record, and the positions of its entries.
+//! The rows of the index: what tells a record apart, and the positions of its entries.
 
 use callgate_gate::CallId;
 use callgate_record::Activity;
-use rusqlite::{Row, Transaction, params, params_from_iter, types::Value};
-use serde::Serialize;
+use foldhash::HashMap;
+use rusqlite::{OptionalExtension as _, Row, Transaction, params};
+use ulid::Ulid;
 
 use super::{
     IndexError,
-    place::{self, Place},
-    tally,
+    place::{self, Place, Writers},
+    sorts::{Sort, Sorts},
 };
 
 /// A record that a batch of entries begins or changes.
 pub(super) struct ChangedRecord {
     pub(super) activity: Activity,
     pub(super) places: Vec<Place>,
-    /// Whether the index has had it before.
-    pub(super) is_known: bool,
+    /// Its row before the batch, if it has one.
+    pub(super) before: Option<StoredRow>,
 }
 
-/// What can be searched for of a record.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Columns(Vec<Value>);
+/// What changes about a row, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct StoredRow {
+    pub(super) at: i64,
+    pub(super) sort: i64,
+}
+
+/// The columns of a record's row, as `verify` compares them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    at: i64,
+    sort: Sort,
+    session: Option<String>,
+    request: Option<String>,
+    parent: Option<Vec<u8>>,
+}
 
 impl Columns {
-    /// Their names, in the order in which they are kept.
-    pub(super) const NAMES: &str = "at, writer, seq, type, tenant, agent, session_id, request_id, parent_id, server, \
-        tool, decision, rule, scopes, intent_type";
+    /// The query for them.
+    pub(super) fn sql() -> String {
+        format!(
+            "a.at, (SELECT name FROM session WHERE session.id = a.session), a.request, a.parent, {}",
+            Sort::columns("s.")
+        )
+    }
 
     /// Those of a record.
     pub(super) fn of(activity: &Activity) -> Result<Self, IndexError> {
-        let intent = activity.metadata.intent.as_ref();
-        let operation = intent.and_then(|intent| intent.operation_type.clone());
-        Ok(Self(vec![
-            activity.timestamp.as_microsecond().into(),
-            activity.writer.to_string().into(),
-            i64::try_from(activity.seq).unwrap_or(i64::MAX).into(),
-            word(&activity.record_type)?.into(),
-            activity.tenant.clone().into(),
-            activity.agent.clone().into(),
-            activity.session_id.clone().into(),
-            activity.request_id.clone().into(),
-            activity.parent_id.map(|id| id.to_string()).into(),
-            activity.server.clone().into(),
-            activity.tool.clone().into(),
-            activity.decision.as_ref().map(word).transpose()?.into(),
-            activity.rule.clone().into(),
-            scopes(activity).into(),
-            operation.into(),
-        ]))
+        Ok(Self {
+            at: activity.timestamp.as_microsecond(),
+            sort: Sort::of(activity)?,
+            session: activity.session_id.clone(),
+            request: activity.request_id.clone(),
+            parent: activity.parent_id.map(|id| bytes(id).to_vec()),
+        })
     }
 
     /// Those of a row, from its column `first` on.
     pub(super) fn from_row(row: &Row<'_>, first: usize) -> Result<Self, rusqlite::Error> {
-        let count = Self::NAMES.split(',').count();
-        let values = (first..first + count).map(|at| row.get(at));
-        values.collect::<Result<_, _>>().map(Self)
+        Ok(Self {
+            at: row.get(first)?,
+            session: row.get(first + 1)?,
+            request: row.get(first + 2)?,
+            parent: row.get(first + 3)?,
+            sort: Sort::from_row(row, first + 4)?,
+        })
     }
 }
 
-/// Puts a new record into the index. A plain insert: one that could also replace would make SQLite
-/// copy every page it touches first.
-pub(super) fn begin(
-    transaction: &Transaction<'_>,
-    id: CallId,
-    changed: &ChangedRecord,
-) -> Result<(), IndexError> {
-    let ChangedRecord {
-        activity, places, ..
-    } = changed;
-    let sql = format!(
-        "INSERT INTO activity ({}, id, status, places)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        Columns::NAMES
-    );
-    let mut row = transaction.prepare_cached(&sql)?;
-    let Columns(mut values) = Columns::of(activity)?;
-    values.push(id.to_string().into());
-    values.push(activity.status.as_ref().map(word).transpose()?.into());
-    values.push(place::written(places).into());
-    row.execute(params_from_iter(values))?;
-    Ok(tally::add(transaction, id)?)
+/// Writes the rows of one batch.
+#[derive(Debug, Default)]
+pub(super) struct RowWriter {
+    pub(super) sorts: Sorts,
+    sessions: HashMap<String, i64>,
 }
 
-/// Changes what can change about a record.
-pub(super) fn change(
-    transaction: &Transaction<'_>,
-    id: CallId,
-    changed: &ChangedRecord,
-) -> Result<(), IndexError> {
-    let ChangedRecord {
-        activity, places, ..
-    } = changed;
-    tally::take(transaction, id)?;
-    let mut row = transaction.prepare_cached(
-        "UPDATE activity SET decision = ?2, rule = ?3, scopes = ?4, status = ?5, places = ?6 WHERE id = ?1",
-    )?;
-    row.execute(params![
-        id.to_string(),
-        activity.decision.as_ref().map(word).transpose()?,
-        activity.rule,
-        scopes(activity),
-        activity.status.as_ref().map(word).transpose()?,
-        place::written(places),
-    ])?;
-    Ok(tally::add(transaction, id)?)
+impl RowWriter {
+    /// Puts a new record into the index. A plain insert: one that could also replace would make SQLite
+    /// copy every page it touches first.
+    pub(super) fn begin(
+        &mut self,
+        transaction: &Transaction<'_>,
+        changed: &ChangedRecord,
+        writers: &mut Writers,
+    ) -> Result<(), IndexError> {
+        let ChangedRecord {
+            activity, places, ..
+        } = changed;
+        let sort = self.sorts.number(transaction, &Sort::of(activity)?)?;
+        self.sorts.count(sort, 1);
+        let (begin, places) = place::encode(transaction, writers, places)?;
+        let session = activity.session_id.as_deref();
+        let session = session
+            .map(|name| self.session(transaction, name))
+            .transpose()?;
+        let mut row = transaction.prepare_cached(
+            "INSERT INTO activity (at, id, writer, segment, sort, session, request, parent, places)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )?;
+        row.execute(params![
+            activity.timestamp.as_microsecond(),
+            bytes(activity.id),
+            begin.writer,
+            begin.segment,
+            sort,
+            session,
+            activity.request_id,
+            activity.parent_id.map(bytes),
+            places,
+        ])?;
+        Ok(())
+    }
+
+    /// Changes what can change about a record.
+    pub(super) fn change(
+        &mut self,
+        transaction: &Transaction<'_>,
+        (changed, before): (&ChangedRecord, StoredRow),
+        writers: &mut Writers,
+    ) -> Result<(), IndexError> {
+        let ChangedRecord {
+            activity, places, ..
+        } = changed;
+        let sort = self.sorts.number(transaction, &Sort::of(activity)?)?;
+        self.sorts.count(before.sort, -1);
+        self.sorts.count(sort, 1);
+        let (_, places) = place::encode(transaction, writers, places)?;
+        let mut row = transaction.prepare_cached(
+            "UPDATE activity SET sort = ?3, places = ?4 WHERE at = ?1 AND id = ?2",
+        )?;
+        row.execute(params![before.at, bytes(activity.id), sort, places])?;
+        Ok(())
+    }
+
+    /// The number of a session; a new one gets one.
+    fn session(
+        &mut self,
+        transaction: &Transaction<'_>,
+        name: &str,
+    ) -> Result<i64, rusqlite::Error> {
+        if let Some(number) = self.sessions.get(name) {
+            return Ok(*number);
+        }
+        let mut known = transaction.prepare_cached("SELECT id FROM session WHERE name = ?1")?;
+        let known = known.query_row([name], |row| row.get(0)).optional()?;
+        let number = match known {
+            Some(number) => number,
+            None => {
+                let mut add =
+                    transaction.prepare_cached("INSERT INTO session (name) VALUES (?1)")?;
+                add.execute([name])?;
+                transaction.last_insert_rowid()
+            }
+        };
+        self.sessions.insert(name.to_owned(), number);
+        Ok(number)
+    }
 }
 
-/// The scopes that were checked, so that each can be searched for.
-fn scopes(activity: &Activity) -> String {
-    let checks = activity.checks.iter();
-    checks.map(|check| format!("|{}|", check.scope)).collect()
+/// An id as the index has it.
+pub(super) fn bytes(id: CallId) -> [u8; 16] {
+    id.0.to_bytes()
 }
 
-/// The word that an enum is written as.
-pub(super) fn word<T: Serialize>(value: &T) -> Result<String, serde_json::Error> {
-    serde_json::from_value(serde_json::to_value(value)?)
+/// The id in these bytes.
+pub(super) fn id(bytes: &[u8]) -> Option<CallId> {
+    Some(CallId(Ulid::from_bytes(bytes.try_into().ok()?)))
 }

@@ -1,23 +1,32 @@
-//! The schema of the index: a narrow table to search, with the positions of each record's entries in the log.
+//! The schema of the index: one row per record, with what tells it apart and the positions of its entries in the log.
+//!
+//! What many records share (type, server, tool, status and the like) is stored once, as a *sort* with the number of its
+//! records. So a row has few bytes and is in few trees, and counts need no rows.
 
 use std::{path::Path, time::Duration};
 
 use rusqlite::{Connection, TransactionBehavior, config::DbConfig};
 
-use super::{IndexError, tally};
+use super::IndexError;
 
 /// The form that this version reads and writes; any change to the tables makes it one more.
-const FORM: i64 = 4;
+const FORM: i64 = 5;
 /// What every database file starts with.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// How much of a database file tells its form.
 pub(super) const START_BYTES: usize = 64;
 /// How long a process waits for another one that is filling the index.
 const BUSY: Duration = Duration::from_secs(30);
+/// After how many pages the WAL is copied into the database. Many, because batches change the same pages again.
+const CHECKPOINT_PAGES: u32 = 2000;
+/// What is left of the WAL's file after a large transaction.
+const WAL_BYTES: u32 = 16 * 1024 * 1024;
 
 const TABLES: &str = "
     CREATE TABLE writer (
-        id       TEXT PRIMARY KEY,
+        -- Never used again: places name writers by it.
+        id       INTEGER PRIMARY KEY AUTOINCREMENT,
+        name     TEXT NOT NULL UNIQUE,
         segment  INTEGER NOT NULL,
         offset   INTEGER NOT NULL,
         first    INTEGER NOT NULL,
@@ -25,19 +34,21 @@ const TABLES: &str = "
         settled  INTEGER,
         -- Entries that were left out, because they are not what was written.
         damaged  INTEGER NOT NULL DEFAULT 0
+    );
+    -- The times of the records that begin in a segment: they are found without an index when it goes.
+    CREATE TABLE segment (
+        writer   INTEGER NOT NULL,
+        number   INTEGER NOT NULL,
+        oldest   INTEGER NOT NULL,
+        newest   INTEGER NOT NULL,
+        PRIMARY KEY (writer, number)
     ) WITHOUT ROWID;
-    CREATE TABLE activity (
-        key         INTEGER PRIMARY KEY,
-        id          TEXT NOT NULL UNIQUE,
-        at          INTEGER NOT NULL,
-        writer      TEXT NOT NULL,
-        seq         INTEGER NOT NULL,
+    CREATE TABLE sort (
+        id          INTEGER PRIMARY KEY,
+        digest      BLOB NOT NULL UNIQUE,
         type        TEXT NOT NULL,
         tenant      TEXT,
         agent       TEXT,
-        session_id  TEXT,
-        request_id  TEXT,
-        parent_id   TEXT,
         server      TEXT,
         tool        TEXT,
         decision    TEXT,
@@ -45,23 +56,36 @@ const TABLES: &str = "
         scopes      TEXT NOT NULL,
         intent_type TEXT,
         status      TEXT,
-        places      TEXT NOT NULL
+        count       INTEGER NOT NULL
     );
-    CREATE INDEX activity_at ON activity (at, id);
-    CREATE INDEX activity_writer ON activity (writer, seq);
-    CREATE INDEX activity_running ON activity (writer) WHERE status IS NULL;
-    CREATE INDEX activity_type ON activity (type, at, id);
-    CREATE INDEX activity_server ON activity (server, at, id);
-    CREATE INDEX activity_tool ON activity (tool, at, id);
-    CREATE INDEX activity_session ON activity (session_id, at, id);
-    CREATE INDEX activity_agent ON activity (agent, at, id);
-    CREATE INDEX activity_status ON activity (status, at, id);
-    CREATE INDEX activity_intent ON activity (intent_type, at, id);
-    CREATE INDEX activity_decision ON activity (decision, at, id);
-    CREATE INDEX activity_rule ON activity (rule);
-    CREATE INDEX activity_request ON activity (request_id) WHERE request_id IS NOT NULL;
-    CREATE INDEX activity_parent ON activity (parent_id) WHERE parent_id IS NOT NULL;
+    CREATE INDEX sort_open ON sort (status) WHERE status IS NULL OR status = 'pending';
+    CREATE TABLE session (
+        id   INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE
+    );
+    CREATE TABLE activity (
+        at      INTEGER NOT NULL,
+        id      BLOB NOT NULL,
+        -- Where it begins.
+        writer  INTEGER NOT NULL,
+        segment INTEGER NOT NULL,
+        sort    INTEGER NOT NULL,
+        session INTEGER,
+        request TEXT,
+        parent  BLOB,
+        places  BLOB NOT NULL,
+        PRIMARY KEY (at, id)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX activity_id ON activity (id);
+    CREATE INDEX activity_sort ON activity (sort, at, id);
+    CREATE INDEX activity_session ON activity (session, at, id) WHERE session IS NOT NULL;
+    CREATE INDEX activity_request ON activity (request, at, id) WHERE request IS NOT NULL;
+    CREATE INDEX activity_parent ON activity (parent, at, id) WHERE parent IS NOT NULL;
 ";
+/// What earlier forms had.
+const OLD_TABLES: [&str; 7] = [
+    "writer", "segment", "sort", "session", "activity", "document", "tally",
+];
 
 /// Brings the database into the form that this version knows.
 pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), IndexError> {
@@ -74,9 +98,15 @@ pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), In
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;
     let form = form(connection)?;
     refuse_newer(form, path)?;
+    if form == 0 {
+        // So that the room of forgotten rows can be given back.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL")?;
     // A power cut may cost the newest rows; the log has them.
     connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+    connection.pragma_update(None, "journal_size_limit", WAL_BYTES)?;
     if form < FORM {
         clear(connection)?;
     }
@@ -95,25 +125,28 @@ pub(super) fn refuse_newer(form: i64, path: &Path) -> Result<(), IndexError> {
     })
 }
 
-/// The format in the start of a database file: `user_version` is a big-endian number at byte 60 of its header. 0 for a
+/// Whether an earlier version made the tables.
+pub(super) fn is_older(form: i64) -> bool {
+    (1..FORM).contains(&form)
+}
+
+/// The format in the start of a database file: `user_version` is a big-endian number at byte 60 of its header. None for a
 /// file that is not a database.
-pub(super) fn form_in(start: &[u8; START_BYTES]) -> i64 {
+pub(super) fn form_in(start: &[u8; START_BYTES]) -> Option<i64> {
     if !start.starts_with(MAGIC) {
-        return 0;
+        return None;
     }
     let [.., a, b, c, d] = *start;
-    i32::from_be_bytes([a, b, c, d]).into()
+    Some(i32::from_be_bytes([a, b, c, d]).into())
 }
 
 /// Replaces all tables by empty ones.
 pub(super) fn clear(connection: &mut Connection) -> Result<(), IndexError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(
-        "DROP TABLE IF EXISTS writer; DROP TABLE IF EXISTS activity; DROP TABLE IF EXISTS document;
-         DROP TABLE IF EXISTS tally;",
-    )?;
+    for table in OLD_TABLES {
+        transaction.execute_batch(&format!("DROP TABLE IF EXISTS {table}"))?;
+    }
     transaction.execute_batch(TABLES)?;
-    transaction.execute_batch(tally::TABLE)?;
     transaction.pragma_update(None, "user_version", FORM)?;
     transaction.commit()?;
     // The header of the file tells the form to versions that do not open it.
@@ -126,7 +159,6 @@ pub(super) fn difference(connection: &Connection) -> Result<Option<String>, Inde
     let mut fresh = Connection::open_in_memory()?;
     let transaction = fresh.transaction()?;
     transaction.execute_batch(TABLES)?;
-    transaction.execute_batch(tally::TABLE)?;
     transaction.commit()?;
     let differs = listed(connection)? != listed(&fresh)?;
     Ok(differs.then(|| "its tables are not those of callgate".to_owned()))

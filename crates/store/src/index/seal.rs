@@ -5,7 +5,7 @@
 //! file's change time back. Reading every row before each answer would detect the same and take a hundred times as long.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
@@ -61,6 +61,15 @@ impl Seal {
     pub(super) fn lock(&self) -> io::Result<SealLock> {
         self.file.lock()?;
         Ok(SealLock(self.file.clone()))
+    }
+
+    /// The same, where it can be had at once.
+    pub(super) fn try_lock(&self) -> io::Result<Option<SealLock>> {
+        match self.file.try_lock() {
+            Ok(()) => Ok(Some(SealLock(self.file.clone()))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// Excludes processes that fill the index.

@@ -42,10 +42,6 @@ pub(super) struct SegmentInfo {
 }
 
 impl WriterSegments {
-    pub(super) fn bytes(&self) -> u64 {
-        self.segments.iter().map(|segment| segment.bytes).sum()
-    }
-
     /// Removes the folder of a process that died before its first entry: it has no segment to drop.
     pub(super) fn remove_if_empty(&self) -> Result<(), RetainError> {
         let seal = folder::read_head(&self.folder.seal_path()).ok().flatten();

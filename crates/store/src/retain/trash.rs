@@ -26,8 +26,6 @@ pub(super) struct Trash {
     root: PathBuf,
     path: PathBuf,
     files: Files,
-    /// Known once it was counted.
-    bytes: Option<u64>,
 }
 
 impl Trash {
@@ -37,17 +35,13 @@ impl Trash {
             root: root.to_owned(),
             path: path(root),
             files: files.clone(),
-            bytes: None,
         }
     }
 
-    pub(super) fn bytes(&mut self) -> Result<u64, RetainError> {
-        if let Some(bytes) = self.bytes {
-            return Ok(bytes);
-        }
-        let bytes = size(&self.path).map_err(|source| stuck(&self.path, source))?;
-        self.bytes = Some(bytes);
-        Ok(bytes)
+    /// Removes the trash of a log; returns whether there was any.
+    pub(super) fn remove_all(root: &Path) -> bool {
+        let path = path(root);
+        path.exists() && fs::remove_dir_all(path).is_ok()
     }
 
     /// Moves a segment here.
@@ -58,7 +52,6 @@ impl Trash {
         segment: &Path,
     ) -> Result<(), RetainError> {
         let to = self.place(now, folder)?;
-        self.bytes = None;
         self.move_into(segment, &to)
     }
 
@@ -79,7 +72,6 @@ impl Trash {
         for (when, path) in self.batches()? {
             if now.duration_since(when) >= TRASH_TIME {
                 remove(&path, fs::remove_dir_all)?;
-                self.bytes = None;
             } else {
                 is_empty = false;
             }
@@ -101,7 +93,6 @@ impl Trash {
 
     /// Removes everything.
     pub(super) fn empty(&mut self) -> Result<(), RetainError> {
-        self.bytes = None;
         remove(&self.path, fs::remove_dir_all)
     }
 
@@ -197,24 +188,4 @@ fn entries(path: &Path) -> io::Result<u64> {
     let first = line::parse_unchecked(&first)
         .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     Ok(last.seq.saturating_sub(first.front.seq) + 1)
-}
-
-/// The length of all files below a folder; 0 without one.
-pub(crate) fn size(path: &Path) -> io::Result<u64> {
-    let mut bytes = 0;
-    let entries = match fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
-        Err(error) => return Err(error),
-    };
-    for entry in entries {
-        let entry = entry?;
-        let data = entry.metadata()?;
-        bytes += if data.is_dir() {
-            size(&entry.path())?
-        } else {
-            data.len()
-        };
-    }
-    Ok(bytes)
 }

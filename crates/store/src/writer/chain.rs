@@ -17,12 +17,14 @@ use crate::{
     folder::Folder,
     key::Key,
     line::{self, Hash, NO_HASH, Stamp},
-    segment::{MAX_END_BYTES, Segment, WriteFailure},
+    resume::ChainEnd,
+    segment::{self, MAX_END_BYTES, Segment, WriteFailure},
     summary::ChainSummary,
     writer::{
         CallStep, Durability,
         backlog::Backlog,
         head_file::{HeadFile, Standing, summary_of_long},
+        spare::Spare,
         syncing::Syncing,
     },
 };
@@ -40,6 +42,8 @@ pub(super) struct ChainOptions {
     pub(super) key: Key,
     pub(super) segment_bytes: u64,
     pub(super) head_every: u64,
+    /// What can go when the disk is full.
+    pub(super) spare: Spare,
 }
 
 #[derive(Debug)]
@@ -85,6 +89,20 @@ impl Chain {
             is_stopped: false,
             is_handed_over: false,
         }
+    }
+
+    /// Goes on where another process has ended.
+    pub(super) fn resume(&mut self, end: ChainEnd) {
+        let ChainEnd {
+            segment,
+            seq,
+            hash,
+            at,
+        } = end;
+        self.last_number = segment.number();
+        self.bytes = segment.length();
+        self.segment = Some(segment);
+        (self.seq, self.hash, self.at) = (seq, hash, at);
     }
 
     /// Takes an entry or refuses it; refuses while the backlog cannot be written.
@@ -271,6 +289,10 @@ impl Chain {
         }
     }
 
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(super) fn path(&self) -> &Path {
         &self.options.folder.path
     }
@@ -328,7 +350,17 @@ impl Chain {
         Timestamp::from_microsecond(at).unwrap_or(Timestamp::MAX)
     }
 
+    /// Writes a line; on a full disk, once more after what can be made again was removed.
     fn write_line(&mut self, line: &[u8], step: CallStep) -> io::Result<()> {
+        match self.try_line(line, step) {
+            Err(error) if segment::is_full(&error) && self.options.spare.give_up() => {
+                self.try_line(line, step)
+            }
+            other => other,
+        }
+    }
+
+    fn try_line(&mut self, line: &[u8], step: CallStep) -> io::Result<()> {
         let bytes = line.len() as u64;
         // The room that must be left behind this line for the ends of open calls.
         let open = self.open.len() as u64;

@@ -90,3 +90,28 @@ fn an_index_of_a_newer_version_is_left_unchanged() {
         .unwrap();
     assert_eq!(form, 99);
 }
+
+#[test]
+fn an_index_of_an_older_version_is_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let id = new_id();
+    log.append(&forwarding(id)).unwrap();
+    let path = dir.path().join("index.sqlite");
+    let old = rusqlite::Connection::open(&path).unwrap();
+    old.execute_batch(
+        "PRAGMA user_version = 4; CREATE TABLE activity (key INTEGER PRIMARY KEY, filling BLOB);
+         INSERT INTO activity (filling) VALUES (zeroblob(3000000));",
+    )
+    .unwrap();
+    drop(old);
+    let mut index = Index::open(dir.path()).unwrap();
+    index.catch_up().unwrap();
+    assert_eq!(index.get(id).unwrap().map(|activity| activity.id), Some(id));
+    assert!(!index.was_rebuilt(), "no other program has changed it");
+    let bytes = fs::metadata(path).unwrap().len();
+    assert!(
+        bytes < 1_000_000,
+        "the room of the old one is free: {bytes}"
+    );
+}

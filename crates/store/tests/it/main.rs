@@ -16,6 +16,7 @@ mod power;
 mod processes;
 mod queue;
 mod retention;
+mod room;
 mod seeds;
 mod support;
 mod tampering;
