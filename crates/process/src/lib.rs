@@ -5,6 +5,7 @@
 
 #[cfg(feature = "children")]
 mod log;
+#[cfg(feature = "children")]
 mod process;
 
 pub mod command_line;
@@ -12,6 +13,7 @@ pub mod environment;
 pub mod kept_file;
 pub mod regular_file;
 pub mod sandbox;
+#[cfg(feature = "children")]
 pub mod stderr_tail;
 pub mod warden;
 
