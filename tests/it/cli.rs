@@ -265,6 +265,7 @@ fn doctor_reports_a_healthy_installation_as_ok() {
         ok      configuration `$DIR/callgate.yaml`
         ok      data folder `$DIR/data` is private to you
         ok      activity log: 0 entries of 0 writers
+        ok      disk: 0.0 of 2048 MB (`activity.retain.max_mb`): 0.0 MB activity log, 0.0 MB search index, 0.0 MB trash
         ok      server x is ok: 13 tools, 1 of them without hints about their effects
         ok      server off is switched off
         ok      without a box, so with all your rights: server x
@@ -322,6 +323,7 @@ fn doctor_names_problems_and_remedies() {
         ok      configuration `$DIR/callgate.yaml`
         ok      data folder `$DIR/data` is private to you
         ok      activity log: 0 entries of 0 writers
+        ok      disk: 0.0 of 2048 MB (`activity.retain.max_mb`): 0.0 MB activity log, 0.0 MB search index, 0.0 MB trash
         problem server dead is stopped: 0 tools; the server disconnected; last stderr line: callgate: cannot start `/no/such/program`: no such command, or the interpreter its first line names is missing
                 help: see its log: `callgate servers logs dead`
         problem server unset is stopped: 0 tools; environment variable `NOT_SET` is not set; set it, or write `${NOT_SET:-default}`

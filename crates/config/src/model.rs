@@ -572,13 +572,15 @@ pub enum OnFailure {
     Refuse,
 }
 
-/// How long records are kept. The oldest segments are deleted first.
+/// How long records are kept, and how much of the disk they take. The oldest segments are deleted first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Retain {
     /// The longest time, in days.
     pub days: u32,
-    /// The largest size, in megabytes.
+    /// What the activity log, its search index and its trash may take of the disk together, in megabytes. Before they take
+    /// more, the index gives back what it can, then the trash goes, then the oldest entries. No call is refused because
+    /// of this limit.
     pub max_mb: u64,
 }
 

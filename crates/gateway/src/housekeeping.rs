@@ -28,7 +28,7 @@ const BUSY_ENTRIES: u64 = 500;
 const QUIET_ENTRIES: u64 = 50;
 /// The longest time without catching up, even under load.
 const LONGEST_LAG: Duration = Duration::from_secs(600);
-/// How often old segments are deleted.
+/// How often old segments are deleted, unless the record needs room earlier.
 const RETAIN_EVERY: Duration = Duration::from_secs(3600);
 
 /// Runs until `stop` fires. Stores in `indexed_through` how far the index has this process's entries, and notes troubles.
@@ -62,7 +62,7 @@ pub(crate) async fn keep(
         let noting = troubles.clone();
         let kept = tokio::task::spawn_blocking(move || {
             noting.look(&keeping);
-            if retain_due {
+            if retain_due || keeping.archive.wants_room(limits) {
                 let paused = drop_old(&*keeping.archive, limits, &was_paused, &telling);
                 noting.note(Place::Retention, paused);
             }

@@ -33,4 +33,4 @@ pub mod steps;
 pub mod stored_tokens;
 
 pub use embed::{Builder, Gateway};
-pub use running::{Running, StepGate, close_record, command_record, row, shared_stores};
+pub use running::{Lifetime, Running, StepGate, close_record, command_record, row, shared_stores};

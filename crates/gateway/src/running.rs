@@ -51,23 +51,40 @@ pub struct Running {
     exporter: Option<Exporter>,
 }
 
+/// How long a process of a gateway lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lifetime {
+    Serving,
+    /// It makes a call or looks at what there is: its few entries go into the chain of an earlier such process.
+    OneCommand,
+}
+
+/// The budget of the disk has room for at least so many segments, as far as they are not smaller than the least.
+const SEGMENTS: u64 = 32;
+const LEAST_SEGMENT_BYTES: u64 = 256 * 1024;
+
 /// The storage backend. This is the only place that chooses one.
-fn backend(data_dir: &Path, durability: Durability) -> impl Backend {
-    let mut options = LogOptions::new(data_dir, env!("CARGO_PKG_VERSION"));
-    options.durability = durability;
+fn backend(options: LogOptions) -> impl Backend {
     Embedded::new(options)
+}
+
+fn log_options(data_dir: &Path, durability: Durability) -> LogOptions {
+    LogOptions {
+        durability,
+        ..LogOptions::new(data_dir, env!("CARGO_PKG_VERSION"))
+    }
 }
 
 /// The stores for commands that make no calls.
 // What such a command changes is confirmed to a person, so it survives a power cut.
 pub fn shared_stores(data_dir: &Path) -> Result<SharedStores, Failed> {
-    let shared = backend(data_dir, Durability::Power).shared();
+    let shared = backend(log_options(data_dir, Durability::Power)).shared();
     shared.map_err(|error| Failed::system(error.to_string()))
 }
 
-/// A recorder for events of a command, in a chain of its own beside that of any gateway and as durable.
+/// A recorder for events of a command, in another chain than that of any gateway and as durable.
 pub fn command_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
-    record(settings, durability(settings), OnFailure::Refuse)
+    record(settings, OnFailure::Refuse, Lifetime::OneCommand)
 }
 
 /// Closes the record of [`command_record`].
@@ -78,12 +95,12 @@ pub fn close_record(log: &dyn Log) {
 }
 
 /// The gateway's record, as durable and as strict as configured.
-fn gateway_record(settings: &Settings) -> Result<(Stores, Recorder), Failed> {
+fn gateway_record(settings: &Settings, lifetime: Lifetime) -> Result<(Stores, Recorder), Failed> {
     let on_failure = match settings.config.activity.on_failure {
         config::OnFailure::Refuse => OnFailure::Refuse,
         config::OnFailure::Allow => OnFailure::Allow,
     };
-    record(settings, durability(settings), on_failure)
+    record(settings, on_failure, lifetime)
 }
 
 fn durability(settings: &Settings) -> Durability {
@@ -95,10 +112,21 @@ fn durability(settings: &Settings) -> Durability {
 
 fn record(
     settings: &Settings,
-    durability: Durability,
     on_failure: OnFailure,
+    lifetime: Lifetime,
 ) -> Result<(Stores, Recorder), Failed> {
-    let stores = backend(&settings.data_dir, durability)
+    let mut options = log_options(&settings.data_dir, durability(settings));
+    let budget = settings
+        .config
+        .activity
+        .retain
+        .max_mb
+        .saturating_mul(1024 * 1024);
+    options.segment_bytes = options
+        .segment_bytes
+        .min((budget / SEGMENTS).max(LEAST_SEGMENT_BYTES));
+    options.resumes = lifetime == Lifetime::OneCommand;
+    let stores = backend(options)
         .open()
         .map_err(|error| Failed::system(error.to_string()))?;
     let recorder = Recorder::new(stores.log.clone(), redactor(settings)?, on_failure);
@@ -113,16 +141,20 @@ fn redactor(settings: &Settings) -> Result<Redactor, Failed> {
 
 impl Running {
     /// Starts what the configuration names: plugins first, then all else.
-    pub async fn open(settings: &Settings, profile: Profile) -> Result<Self, Failed> {
+    pub async fn open(
+        settings: &Settings,
+        profile: Profile,
+        lifetime: Lifetime,
+    ) -> Result<Self, Failed> {
         let mut plan = plan::fleet(settings)?;
         if settings.config.plugins.is_empty() {
-            return Self::start_with(settings, plan, profile);
+            return Self::start_for(settings, plan, profile, lifetime);
         }
         let record = ConnectionRecord::default();
         let plugins = ServedPlugins::start(settings, &record).await?;
         plan.local_providers
             .extend_from_slice(plugins.local_providers());
-        match Self::start_with(settings, plan, profile) {
+        match Self::start_for(settings, plan, profile, lifetime) {
             Ok(running) => {
                 record.log_is_open(running.gateway.path().recorder().clone());
                 Ok(Self {
@@ -138,8 +170,12 @@ impl Running {
     }
 
     /// Opens the record and starts the servers, in the name of `profile`.
-    pub fn start(settings: &Settings, profile: Profile) -> Result<Self, Failed> {
-        Self::start_with(settings, plan::fleet(settings)?, profile)
+    pub fn start(
+        settings: &Settings,
+        profile: Profile,
+        lifetime: Lifetime,
+    ) -> Result<Self, Failed> {
+        Self::start_for(settings, plan::fleet(settings)?, profile, lifetime)
     }
 
     /// Like [`Running::start`], with a plan for the servers that differs from the settings.
@@ -148,8 +184,17 @@ impl Running {
         plan: FleetPlan,
         profile: Profile,
     ) -> Result<Self, Failed> {
+        Self::start_for(settings, plan, profile, Lifetime::Serving)
+    }
+
+    fn start_for(
+        settings: &Settings,
+        plan: FleetPlan,
+        profile: Profile,
+        lifetime: Lifetime,
+    ) -> Result<Self, Failed> {
         outlive_file_limit()?;
-        let (stores, recorder) = gateway_record(settings)?;
+        let (stores, recorder) = gateway_record(settings, lifetime)?;
         let (telemetry, exporter) = telemetry(settings)?;
         let events = telemetry.events.clone();
         recorder.event(RecordType::System, "gateway.started", None, None);

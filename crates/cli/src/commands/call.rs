@@ -13,7 +13,7 @@ use callgate_wire::{Frame, Id, Json, RpcError, Strictness, message};
 use futures_util::future::BoxFuture;
 use ulid::Ulid;
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::Settings;
 
@@ -53,7 +53,7 @@ pub(crate) fn run(shared: &Shared, call: &Call) -> Result<ExitCode, Failed> {
 /// Starts a gateway, makes one call and ends it again.
 async fn call_once(settings: &Settings, tool: &str, arguments: &str) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
-    let running = Running::open(settings, Profile::of(&host)).await?;
+    let running = Running::open(settings, Profile::of(&host), Lifetime::OneCommand).await?;
     let answer = call_through(&running, &host, tool, arguments).await;
     running.stop(PATIENCE).await;
     answer

@@ -6,7 +6,7 @@ use callgate_call::Providers;
 use callgate_upstream::Profile;
 use callgate_wire::Frame;
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_gateway::local_user::local_host;
 
@@ -30,7 +30,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     );
     setup::runtime()?.block_on(async {
         let host = Arc::new(local_host());
-        let running = Running::start(&settings, Profile::of(&host))?;
+        let running = Running::start(&settings, Profile::of(&host), Lifetime::OneCommand)?;
         running.fleet.first_connect(None).await;
         for (tool, arguments) in [
             ("demo:list_notes", "{}"),

@@ -13,7 +13,7 @@ use callgate_upstream::{Profile, ServerReport, ServerStatus};
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::Settings;
 
@@ -49,6 +49,7 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     findings.push(record(&verified));
     findings.extend(damaged_lock(&settings));
     findings.extend(index(verified));
+    findings.push(disk(&settings, &*archive)?);
     findings.extend(paused(&*archive)?);
     findings.extend(loosened(&*archive)?);
     let runtime = setup::runtime()?;
@@ -195,6 +196,28 @@ fn record(found: &Verification) -> Finding {
     }
 }
 
+/// What the record takes of its budget.
+fn disk(settings: &Settings, archive: &dyn Archive) -> Result<Finding, Failed> {
+    let used = archive.disk_use().map_err(activity::archive_failed)?;
+    let budget_mb = settings.config.activity.retain.max_mb;
+    let mb = |bytes: u64| bytes as f64 / (1024.0 * 1024.0);
+    let what = format!(
+        "disk: {:.1} of {budget_mb} MB (`activity.retain.max_mb`): {:.1} MB activity log, {:.1} MB search index, {:.1} MB trash",
+        mb(used.total()),
+        mb(used.log),
+        mb(used.index),
+        mb(used.trash),
+    );
+    // A gateway makes room within an hour.
+    if used.total() <= budget_mb.saturating_mul(1024 * 1024) {
+        return Ok(fine(what));
+    }
+    Ok(problem(
+        what,
+        "a running gateway drops the oldest entries when it can; segments of running gateways and unfinished chains stay",
+    ))
+}
+
 /// Retention that drops nothing by age for now.
 fn paused(archive: &dyn Archive) -> Result<Option<Finding>, Failed> {
     let trust = archive.clock().map_err(activity::archive_failed)?;
@@ -255,7 +278,7 @@ async fn servers(settings: &Settings) -> Result<Vec<Finding>, Failed> {
             help: Some(help.to_owned()),
         }]);
     }
-    let running = Running::start(settings, Profile::gateway())?;
+    let running = Running::start(settings, Profile::gateway(), Lifetime::OneCommand)?;
     running.fleet.settled().await;
     let (reports, catalog) = (running.fleet.reports(), running.fleet.catalog());
     running.stop(Duration::ZERO).await;

@@ -6,7 +6,7 @@ use callgate_upstream::Profile;
 use callgate_wire::{Frame, quote};
 
 use super::call::{PATIENCE, ask_through, report};
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::Settings;
 
@@ -51,7 +51,7 @@ fn source(written: &str) -> Result<String, Failed> {
 /// Starts a gateway, runs the script and ends it again.
 async fn run_once(settings: &Settings, arguments: String) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
-    let running = Running::start(settings, Profile::of(&host))?;
+    let running = Running::start(settings, Profile::of(&host), Lifetime::OneCommand)?;
     let answer = ask_through(&running, host, "run", arguments).await;
     running.stop(PATIENCE).await;
     answer.ok_or_else(|| Failed::execution("the script was cancelled"))

@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::{Flags, OpenRoute, Settings};
 
@@ -70,7 +70,7 @@ async fn serve_until_told(
     let (listener, address) = bind(listen).await?;
     let data_dir = settings.data_dir.clone();
     let attaching = listen_for_hosts(&data_dir);
-    let mut running = Running::open(&settings, Profile::gateway()).await?;
+    let mut running = Running::open(&settings, Profile::gateway(), Lifetime::Serving).await?;
     running.served_at = served_at(address);
     running
         .approval_service

@@ -8,7 +8,7 @@ use callgate_server::ServerRow;
 use callgate_upstream::Profile;
 use serde::Serialize;
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::Settings;
 
@@ -89,7 +89,7 @@ async fn rows(settings: &Settings) -> Result<Vec<ServerRow>, Failed> {
         let body = admin::get(&gateway, "/api/v1/servers", Some(&tokens.admin)).await?;
         return serde_json::from_slice(&body).map_err(|error| Failed::execution(error.to_string()));
     }
-    let running = Running::start(settings, Profile::gateway())?;
+    let running = Running::start(settings, Profile::gateway(), Lifetime::OneCommand)?;
     running.fleet.settled().await;
     let rows = running
         .fleet

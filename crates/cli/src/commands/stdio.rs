@@ -11,7 +11,7 @@ use callgate_wire::{
 use tokio::io::{AsyncRead, AsyncReadExt};
 use ulid::Ulid;
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::{Flags, Settings};
 
@@ -69,7 +69,7 @@ async fn serve(settings: Settings, flags: &Gateway) -> Result<ExitCode, Failed> 
     let Some(First { read, profile }) = first else {
         return Ok(ExitCode::SUCCESS);
     };
-    let running = Running::open(&settings, profile).await?;
+    let running = Running::open(&settings, profile, Lifetime::Serving).await?;
     crate::log::serving_on_stdio(&settings.policies.line());
     let session = Ulid::generate().to_string();
     let door = StdioDoor::new(

@@ -8,7 +8,7 @@ use callgate_upstream::Profile;
 use callgate_wire::{Json, Strictness};
 use serde_json::{Value, json};
 
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_gateway::local_user::local_host;
 
@@ -35,7 +35,7 @@ pub(crate) fn run(shared: &Shared, tools: &Tools) -> Result<ExitCode, Failed> {
 fn list(shared: &Shared, gateway: &Gateway) -> Result<ExitCode, Failed> {
     let settings = setup::settings(shared, gateway, true)?;
     setup::runtime()?.block_on(async {
-        let running = Running::open(&settings, Profile::gateway()).await?;
+        let running = Running::open(&settings, Profile::gateway(), Lifetime::OneCommand).await?;
         running.fleet.settled().await;
         let (catalog, policy) = (running.fleet.catalog(), running.fleet.policy());
         if shared.json {
@@ -120,7 +120,7 @@ fn ask_view(
 ) -> Result<String, Failed> {
     let settings = setup::settings(shared, gateway, true)?;
     setup::runtime()?.block_on(async {
-        let running = Running::open(&settings, Profile::gateway()).await?;
+        let running = Running::open(&settings, Profile::gateway(), Lifetime::OneCommand).await?;
         running.fleet.settled().await;
         let host = Arc::new(local_host());
         let answer = ask_through(&running, host, tool, arguments.to_string()).await;

@@ -9,7 +9,7 @@ use callgate_wire::{Frame, Json, Strictness, quote};
 use serde_json::Value;
 
 use super::{PATIENCE, ask_through, checked, print_result, report};
-use callgate_gateway::Running;
+use callgate_gateway::{Lifetime, Running};
 
 use callgate_config::Settings;
 
@@ -134,7 +134,7 @@ fn print_answer(answer: &[u8], as_json: bool) -> Result<ExitCode, Failed> {
 /// Starts a gateway, makes the call and ends it again.
 async fn call_locally(settings: &Settings, declared_call: &DeclaredCall) -> Result<Frame, Failed> {
     let host = Arc::new(local_host());
-    let running = Running::open(settings, Profile::of(&host)).await?;
+    let running = Running::open(settings, Profile::of(&host), Lifetime::OneCommand).await?;
     let tool = declared_call.operation.call_tool();
     let answer = ask_through(&running, host, tool, declared_call.body.clone()).await;
     running.stop(PATIENCE).await;
