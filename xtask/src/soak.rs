@@ -193,6 +193,11 @@ const CHECKS: &[Check] = &[
         run: |_| bench::budgets(),
     },
     Check {
+        name: "million",
+        what: "10^4 to 10^6 calls on record, and 10^7 within a budget of 2 GB: what readers wait for, and what a call costs behind; 10^4 processes of one call",
+        run: |_| bench::million(),
+    },
+    Check {
         name: "steady",
         what: "10 minutes of load over HTTP and 10 over stdio; memory stays flat",
         run: |_| bench::steady(),

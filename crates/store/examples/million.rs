@@ -2,7 +2,7 @@
 //! size. Prints what a call costs behind its answer, what readers wait for, and how each figure grows.
 //!
 //! `cargo xtask soak million` runs it. Arguments: the sizes, for example `10000 100000`; before them `--max-mb N`, the
-//! budget of the folder, and `--dir PATH`, a folder that is kept.
+//! budget of the folder, and `--dir PATH`, a folder that is kept. `--short N` measures N processes of one call instead.
 
 #[path = "million/figures.rs"]
 mod figures;
@@ -10,6 +10,8 @@ mod figures;
 mod load;
 #[path = "million/measure.rs"]
 mod measure;
+#[path = "million/short.rs"]
+mod short;
 
 use std::{error::Error, path::PathBuf};
 
@@ -24,6 +26,7 @@ const UNBOUNDED_MB: u64 = 1 << 20;
 struct Options {
     max_mb: u64,
     dir: Option<PathBuf>,
+    short: Option<u64>,
     sizes: Vec<u64>,
 }
 
@@ -31,6 +34,7 @@ fn options() -> Outcome<Options> {
     let mut options = Options {
         max_mb: UNBOUNDED_MB,
         dir: None,
+        short: None,
         sizes: Vec::new(),
     };
     let mut arguments = std::env::args().skip(1);
@@ -39,6 +43,7 @@ fn options() -> Outcome<Options> {
         match &*argument {
             "--max-mb" => options.max_mb = value()?.parse()?,
             "--dir" => options.dir = Some(value()?.into()),
+            "--short" => options.short = Some(value()?.parse()?),
             size => options.sizes.push(size.parse()?),
         }
     }
@@ -53,6 +58,9 @@ fn main() -> Outcome {
     let options = options()?;
     let scratch = tempfile::tempdir()?;
     let dir = options.dir.unwrap_or_else(|| scratch.path().to_owned());
+    if let Some(count) = options.short {
+        return short::run(&dir, count);
+    }
     let mut load = Load::start(&dir, options.max_mb)?;
     let mut table = Table::default();
     for size in options.sizes {

@@ -9,6 +9,7 @@ mod call_step;
 mod chain;
 mod head_file;
 mod keeper;
+mod options;
 mod queue;
 mod spare;
 mod syncing;
@@ -24,7 +25,7 @@ use std::{
 use callgate_process::kept_file::Sync;
 use callgate_record::{
     Clock, DurabilityWait, Entry, Event, Head, Opened, Placing, Position, RecordType, Store,
-    StoreError, SystemClock, Unknown, WriterId,
+    StoreError, Unknown, WriterId,
 };
 use futures_util::future::{Either, FutureExt, ready};
 use tokio::sync::watch;
@@ -34,17 +35,17 @@ use crate::{
     adopt::{self, DeadWriter},
     disk::{Disk, Files, RealDisk},
     folder::{self, Folder, Lock},
-    index::{self, IndexError},
-    key::{Key, KeyError},
+    index,
+    key::Key,
     line,
-    resume::{self, Resumed},
-    retain,
-    version::{self, VersionError},
+    resume::{self, ChainEnd, Resumed},
+    retain, version,
 };
 use call_step::CallStep;
 use chain::{Chain, ChainOptions};
 use head_file::HeadFile;
 use keeper::Synced;
+pub use options::{LogOptions, OpenError};
 use queue::Queue;
 use spare::Spare;
 
@@ -65,56 +66,6 @@ impl Durability {
             Self::Power => Sync::Now,
         }
     }
-}
-
-#[derive(Debug, Clone)]
-pub struct LogOptions {
-    pub dir: PathBuf,
-    /// When an entry counts as stored.
-    pub durability: Durability,
-    /// How large a segment may grow before the next one begins.
-    pub segment_bytes: u64,
-    /// How many entries there are between two keyed heads.
-    pub head_every: u64,
-    /// Whether to go on with the chain of a process that has ended, if there is one that is short: for a process that writes
-    /// few entries.
-    pub resumes: bool,
-    /// The version of the binary, for the opening entry.
-    pub version: String,
-    pub clock: Arc<dyn Clock>,
-}
-
-impl LogOptions {
-    /// The defaults for a log in `dir`.
-    pub fn new(dir: impl Into<PathBuf>, version: impl Into<String>) -> Self {
-        Self {
-            dir: dir.into(),
-            durability: Durability::Process,
-            segment_bytes: 16 * 1024 * 1024,
-            head_every: 1000,
-            resumes: false,
-            version: version.into(),
-            clock: Arc::new(SystemClock),
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The log has a format that this version does not know.
-    #[error(transparent)]
-    Version(#[from] VersionError),
-    /// The index has a format that this version does not know.
-    #[error(transparent)]
-    Index(#[from] IndexError),
-    /// The folder cannot be made or entered.
-    #[error("could not set up the activity log in `{path}`: {source}")]
-    NoFolder { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    NoKey(#[from] KeyError),
-    /// The first entries cannot be written.
-    #[error("could not write the activity log in `{path}`: {source}")]
-    Unwritable { path: PathBuf, source: io::Error },
 }
 
 /// A log that this process writes. If it is dropped without [`Log::close`], it counts as crashed.
@@ -167,17 +118,7 @@ impl Log {
         version::settle(&log, &*files.disk)?;
         let key = Key::load_or_create(&log, &*files.disk)?;
         folder::sweep_incomplete(&log).map_err(no_folder)?;
-        let resumed = options
-            .resumes
-            .then(|| resume::find(&options.dir, &key, &files))
-            .flatten();
-        let (folder, lock, end) = match resumed {
-            Some(Resumed { folder, lock, end }) => (folder, lock, Some(end)),
-            None => {
-                let (folder, lock) = Folder::create(&log, &files).map_err(no_folder)?;
-                (folder, lock, None)
-            }
-        };
+        let (folder, lock, end) = own_folder(&options, &key, &files).map_err(no_folder)?;
         let survey = adopt::survey(&log, folder.writer, &key, &files).map_err(no_folder)?;
         let head_file = Arc::new(HeadFile::new(folder.clone(), key.clone(), files.clone()));
         let mut chain = Chain::new(ChainOptions {
@@ -207,14 +148,7 @@ impl Log {
             return Err(OpenError::Unwritable { path: log, source });
         }
         seal_all(&chain, &survey.dead);
-        let shared = Arc::new(Shared {
-            chain: Mutex::new(chain),
-            queue: Queue::default(),
-            work: Condvar::new(),
-            synced: watch::Sender::new(Synced::default()),
-            durability: options.durability,
-            head_file,
-        });
+        let shared = Arc::new(Shared::new(chain, head_file, options.durability));
         let keeper = keeper::start(Arc::clone(&shared)).map_err(no_folder)?;
         Ok(Self {
             shared,
@@ -372,6 +306,17 @@ impl Drop for Log {
 }
 
 impl Shared {
+    fn new(chain: Chain, head_file: Arc<HeadFile>, durability: Durability) -> Self {
+        Self {
+            chain: Mutex::new(chain),
+            queue: Queue::default(),
+            work: Condvar::new(),
+            synced: watch::Sender::new(Synced::default()),
+            durability,
+            head_file,
+        }
+    }
+
     // Every method leaves the chain consistent, so a poisoned lock need not stop recording.
     fn lock(&self) -> MutexGuard<'_, Chain> {
         self.chain.lock().unwrap_or_else(PoisonError::into_inner)
@@ -396,6 +341,21 @@ impl Shared {
             .verdict(position.0)
             .map_err(|reason| StoreError { reason })
     }
+}
+
+/// The folder to write in, its lock, and the end of its chain if that is one to go on with.
+fn own_folder(
+    options: &LogOptions,
+    key: &Key,
+    files: &Files,
+) -> io::Result<(Folder, Lock, Option<ChainEnd>)> {
+    if options.resumes
+        && let Some(Resumed { folder, lock, end }) = resume::find(&options.dir, key, files)
+    {
+        return Ok((folder, lock, Some(end)));
+    }
+    let (folder, lock) = Folder::create(&folder::log_path(&options.dir), files)?;
+    Ok((folder, lock, None))
 }
 
 fn first_entries(chain: &mut Chain, opened: Opened, dead: &[DeadWriter]) -> io::Result<()> {

@@ -19,6 +19,27 @@ pub(super) fn steady() -> Result<()> {
     measure(&["steady", "--minutes", "10"])
 }
 
+/// A record that grows to ten million calls: without a limit up to a million, then within the default budget.
+pub(super) fn million() -> Result<()> {
+    let build = [
+        "run",
+        "--quiet",
+        "--profile",
+        "soak",
+        "--package",
+        "callgate-store",
+    ];
+    let sizes = [
+        &["10000", "100000", "1000000"][..],
+        &["--max-mb", "2048", "10000", "10000000"][..],
+        &["--short", "10000"][..],
+    ];
+    sizes.into_iter().try_for_each(|sizes| {
+        let rig = ["--example", "million", "--"];
+        run(cargo().args(build).args(rig).args(sizes))
+    })
+}
+
 /// Instructions per call against the committed ones; `bless` writes new ones.
 pub(super) fn instructions(bless: bool) -> Result<()> {
     if bless {

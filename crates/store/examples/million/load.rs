@@ -199,7 +199,7 @@ impl Load {
     }
 }
 
-fn began(id: Ulid, n: u64) -> Outcome<Entry> {
+pub(crate) fn began(id: Ulid, n: u64) -> Outcome<Entry> {
     let intent = ["read", "write", "destructive"][n as usize % 3];
     Ok(Entry::from_json(&format!(
         r#"{{"kind":"forwarding","id":"{id}","type":"tool_call","source":"mcp","transport":"http","tenant":"local","principal":"agent","agent":"a{}","session_id":"s{}","request_id":"{n}","server":"server{}","tool":"tool_{}","arguments":{{"bytes":20,"blake3":"00","value":{{"path":"some/where/{n}"}}}},"decision":"ALLOW","rule":"allow:mcp_tool:*:*","checks":[{{"scope":"mcp_tool","decision":"ALLOW","rule":"allow:mcp_tool:*:*"}}],"intent":{{"operation_type":"{intent}","inferred":true}}}}"#,
@@ -210,7 +210,7 @@ fn began(id: Ulid, n: u64) -> Outcome<Entry> {
     ))?)
 }
 
-fn ended(id: Ulid, n: u64) -> Outcome<Entry> {
+pub(crate) fn ended(id: Ulid, n: u64) -> Outcome<Entry> {
     let status = if n.is_multiple_of(10) {
         "error"
     } else {

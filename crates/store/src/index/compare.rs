@@ -59,7 +59,31 @@ pub(super) fn difference(
     if sound != "ok" {
         return Ok(Some(format!("SQLite reports damage: {sound}")));
     }
-    let mut named = 0;
+    let named = match named(connection, dir, ends)? {
+        Counted::Entries(count) => count,
+        Counted::Differs(what) => return Ok(Some(what)),
+    };
+    match logged(connection, dir, ends)? {
+        Counted::Differs(what) => return Ok(Some(what)),
+        // Each of them is named by its row, so rows with more name what the log does not have.
+        Counted::Entries(count) if count != named => {
+            return Ok(Some(
+                "rows name entries that the log does not have".to_owned(),
+            ));
+        }
+        Counted::Entries(_) => {}
+    }
+    if !is_every_row_findable(connection)? {
+        return Ok(Some(
+            "rows are not in the times of their segments, or of no sort".to_owned(),
+        ));
+    }
+    Ok(sorts::difference(connection)?.then(|| "the record counts are wrong".to_owned()))
+}
+
+/// Compares every row with its entries.
+fn named(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Counted, IndexError> {
+    let mut count = 0;
     let mut reader = Reader::new(dir);
     let (columns, tables, compared) = (Row::COLUMNS, Row::TABLES, Columns::sql());
     let sql = format!("SELECT {columns}, {compared} FROM {tables}");
@@ -69,7 +93,7 @@ pub(super) fn difference(
         let row = Row::from_row(found)?;
         let differs = || {
             let id = rows::id(&row.id).map_or_else(|| "?".to_owned(), |id| id.to_string());
-            Ok(Some(format!(
+            Ok(Counted::Differs(format!(
                 "the row of record {id} differs from its log entries"
             )))
         };
@@ -81,7 +105,7 @@ pub(super) fn difference(
         let distinct: HashSet<&Place> = places.iter().map(|(_, place)| place).collect();
         let is_repeated = distinct.len() != places.len();
         let included = places.iter().filter(|(_, place)| ends.include(place));
-        named += included.count();
+        count += included.count();
         let record = match reader.record(connection, &row) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
@@ -92,22 +116,7 @@ pub(super) fn difference(
             return differs();
         }
     }
-    match logged(connection, dir, ends)? {
-        Logged::Differs(what) => return Ok(Some(what)),
-        // Each of them is named by its row, so rows with more name what the log does not have.
-        Logged::Entries(count) if count != named => {
-            return Ok(Some(
-                "rows name entries that the log does not have".to_owned(),
-            ));
-        }
-        Logged::Entries(_) => {}
-    }
-    if !is_every_row_findable(connection)? {
-        return Ok(Some(
-            "rows are not in the times of their segments, or of no sort".to_owned(),
-        ));
-    }
-    Ok(sorts::difference(connection)?.then(|| "the record counts are wrong".to_owned()))
+    Ok(Counted::Entries(count))
 }
 
 /// Whether every row has a sort, and is within the times that are noted of its segment.
@@ -119,16 +128,16 @@ fn is_every_row_findable(connection: &Connection) -> Result<bool, IndexError> {
     Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
 
-/// The entries of the log beside the index.
-enum Logged {
-    /// How many entries of records there are; a row names each of them.
+/// One side of the comparison.
+enum Counted {
+    /// How many entries of records it has.
     Entries(usize),
     Differs(String),
 }
 
 /// Looks every entry of the log up in the index, up to `ends`.
 // One after the other, so that the memory does not grow with the log.
-fn logged(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Logged, IndexError> {
+fn logged(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Counted, IndexError> {
     let (columns, tables) = (Row::COLUMNS, Row::TABLES);
     let mut statement =
         connection.prepare(&format!("SELECT {columns} FROM {tables} WHERE a.id = ?1"))?;
@@ -152,12 +161,12 @@ fn logged(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Logged,
                 match look_up(connection, (&mut statement, &mut writers), text, &place)? {
                     LookedUp::Named => count += 1,
                     LookedUp::Unnamed => {}
-                    LookedUp::Differs(what) => return Ok(Logged::Differs(what)),
+                    LookedUp::Differs(what) => return Ok(Counted::Differs(what)),
                 }
             }
         }
     }
-    Ok(Logged::Entries(count))
+    Ok(Counted::Entries(count))
 }
 
 /// One entry of the log beside the index.

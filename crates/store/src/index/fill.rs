@@ -5,12 +5,13 @@ use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 use callgate_gate::CallId;
 use callgate_record::Activity;
 use foldhash::{HashMap, HashMapExt as _};
-use rusqlite::{Connection, OptionalExtension as _, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
     IndexError,
     forget::{forget_before, forget_gone, forget_writer, give_back},
     load,
+    mark::{Mark, first_mark, mark, put_mark},
     place::{Place, Reader},
     room,
     rows::{self, ChangedRecord, RowWriter},
@@ -27,19 +28,6 @@ use crate::{
 // Small, so that other processes do not wait long for the lock, and a gateway with calls to serve can stop soon. Large
 // enough that many rows share a page that is written.
 const BATCH_BYTES: u64 = 2 * 1024 * 1024;
-
-/// How far a writer's log has been read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Mark {
-    /// The writer's number in the index.
-    number: i64,
-    segment: u32,
-    offset: u64,
-    /// The first segment that existed; retention dropped earlier ones.
-    first: u32,
-    settled: Option<i64>,
-    damaged: u64,
-}
 
 /// The data folder to read, the seal to renew, and the signal to stop.
 #[derive(Clone, Copy)]
@@ -400,55 +388,6 @@ fn end_open(
         change.execute(params![at, id, number])?;
     }
     Ok(sorts.store(transaction)?)
-}
-
-fn mark(connection: &Connection, folder: &Folder) -> Result<Option<Mark>, rusqlite::Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, segment, offset, first, settled, damaged FROM writer WHERE name = ?1",
-    )?;
-    let row = statement.query_row([folder.writer.to_string()], |row| {
-        Ok(Mark {
-            number: row.get(0)?,
-            segment: row.get(1)?,
-            offset: row.get(2)?,
-            first: row.get(3)?,
-            settled: row.get(4)?,
-            damaged: row.get(5)?,
-        })
-    });
-    row.optional()
-}
-
-/// The mark of a writer that the index does not have yet.
-fn first_mark(
-    transaction: &Transaction<'_>,
-    folder: &Folder,
-    first: &SegmentPath,
-) -> Result<Mark, rusqlite::Error> {
-    transaction.execute(
-        "INSERT INTO writer (name, segment, offset, first) VALUES (?1, ?2, 0, ?2)",
-        params![folder.writer.to_string(), first.number],
-    )?;
-    Ok(Mark {
-        number: transaction.last_insert_rowid(),
-        segment: first.number,
-        first: first.number,
-        ..Mark::default()
-    })
-}
-
-fn put_mark(transaction: &Transaction<'_>, mark: Mark) -> Result<(), rusqlite::Error> {
-    let mut statement = transaction.prepare_cached(
-        "UPDATE writer SET segment = ?2, offset = ?3, first = ?4, settled = NULL, damaged = ?5 WHERE id = ?1",
-    )?;
-    statement.execute(params![
-        mark.number,
-        mark.segment,
-        mark.offset,
-        mark.first,
-        mark.damaged
-    ])?;
-    Ok(())
 }
 
 /// When names were last added to or taken from a writer's folder.

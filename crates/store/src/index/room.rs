@@ -2,7 +2,12 @@
 
 use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path, thread, time::Duration};
 
-use super::{Index, IndexError, files, forget, seal::Seal};
+use super::{
+    Index, IndexError,
+    files::{files, remove_files},
+    forget,
+    seal::Seal,
+};
 
 /// The index leaves this much of a disk to the log, or a part of a small disk.
 const LEAST_FREE: u64 = 64 * 1024 * 1024;
@@ -59,7 +64,7 @@ fn remove(dir: &Path, seal: &Seal) -> io::Result<()> {
             Err(error) => return Err(error),
         }
     }
-    super::remove_files(dir)
+    remove_files(dir)
 }
 
 /// Fails where the disk has no more room than the log needs.
