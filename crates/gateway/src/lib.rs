@@ -12,6 +12,7 @@ mod embed;
 mod features;
 mod housekeeping;
 mod log;
+mod log_options;
 mod notify;
 #[cfg_attr(not(feature = "otlp"), path = "absent/otlp.rs")]
 mod otlp;
@@ -33,4 +34,5 @@ pub mod steps;
 pub mod stored_tokens;
 
 pub use embed::{Builder, Gateway};
-pub use running::{Lifetime, Running, StepGate, close_record, command_record, row, shared_stores};
+pub use log_options::Lifetime;
+pub use running::{Running, StepGate, close_record, command_record, row, shared_stores};

@@ -27,8 +27,9 @@ use tokio_util::sync::CancellationToken;
 use callgate_config::{self as config, Failed, Settings};
 
 use crate::{
-    assembly::Parts, housekeeping, notify::Notifying, otlp::Exporter, plan, plugins::ServedPlugins,
-    reload::ReloadStatus, troubles::Troubles, views::views,
+    assembly::Parts, housekeeping, log_options, log_options::Lifetime, notify::Notifying,
+    otlp::Exporter, plan, plugins::ServedPlugins, reload::ReloadStatus, troubles::Troubles,
+    views::views,
 };
 
 /// How long servers may take to stop. Each is killed after 7 s, so this is reached only if a call that
@@ -51,34 +52,15 @@ pub struct Running {
     exporter: Option<Exporter>,
 }
 
-/// How long a process of a gateway lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lifetime {
-    Serving,
-    /// It makes a call or looks at what there is: its few entries go into the chain of an earlier such process.
-    OneCommand,
-}
-
-/// The budget of the disk has room for at least so many segments, as far as they are not smaller than the least.
-const SEGMENTS: u64 = 32;
-const LEAST_SEGMENT_BYTES: u64 = 256 * 1024;
-
 /// The storage backend. This is the only place that chooses one.
 fn backend(options: LogOptions) -> impl Backend {
     Embedded::new(options)
 }
 
-fn log_options(data_dir: &Path, durability: Durability) -> LogOptions {
-    LogOptions {
-        durability,
-        ..LogOptions::new(data_dir, env!("CARGO_PKG_VERSION"))
-    }
-}
-
 /// The stores for commands that make no calls.
 // What such a command changes is confirmed to a person, so it survives a power cut.
 pub fn shared_stores(data_dir: &Path) -> Result<SharedStores, Failed> {
-    let shared = backend(log_options(data_dir, Durability::Power)).shared();
+    let shared = backend(log_options::plain(data_dir, Durability::Power)).shared();
     shared.map_err(|error| Failed::system(error.to_string()))
 }
 
@@ -103,30 +85,12 @@ fn gateway_record(settings: &Settings, lifetime: Lifetime) -> Result<(Stores, Re
     record(settings, on_failure, lifetime)
 }
 
-fn durability(settings: &Settings) -> Durability {
-    match settings.config.activity.durability {
-        config::Durability::Process => Durability::Process,
-        config::Durability::Power => Durability::Power,
-    }
-}
-
 fn record(
     settings: &Settings,
     on_failure: OnFailure,
     lifetime: Lifetime,
 ) -> Result<(Stores, Recorder), Failed> {
-    let mut options = log_options(&settings.data_dir, durability(settings));
-    let budget = settings
-        .config
-        .activity
-        .retain
-        .max_mb
-        .saturating_mul(1024 * 1024);
-    options.segment_bytes = options
-        .segment_bytes
-        .min((budget / SEGMENTS).max(LEAST_SEGMENT_BYTES));
-    options.resumes = lifetime == Lifetime::OneCommand;
-    let stores = backend(options)
+    let stores = backend(log_options::of_gateway(settings, lifetime))
         .open()
         .map_err(|error| Failed::system(error.to_string()))?;
     let recorder = Recorder::new(stores.log.clone(), redactor(settings)?, on_failure);
