@@ -169,8 +169,8 @@ fn command(argv: &[OsString], environment: Vec<(String, OsString)>) -> Result<Co
     Ok(command)
 }
 
-/// The variables that tell programs of the proxy at `authority`.
-fn proxy_variables(authority: &str) -> Vec<(String, OsString)> {
+/// The variables that tell programs of the proxy at `authority`, and of the hosts that need none.
+fn proxy_variables(authority: &str, without: &str) -> Vec<(String, OsString)> {
     let url = format!("http://{authority}");
     let mut variables = Vec::new();
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
@@ -178,7 +178,7 @@ fn proxy_variables(authority: &str) -> Vec<(String, OsString)> {
         variables.push((name.to_lowercase(), url.clone().into()));
     }
     for name in ["NO_PROXY", "no_proxy"] {
-        variables.push((name.to_owned(), "localhost,127.0.0.1,::1".into()));
+        variables.push((name.to_owned(), without.into()));
     }
     variables.push(("NODE_USE_ENV_PROXY".to_owned(), "1".into()));
     variables

@@ -140,7 +140,8 @@ fn environment(handoff: &Handoff, grants: &Grants) -> Vec<(String, OsString)> {
         && let Some(proxy) = &network.fallback
     {
         let authority = format!("callgate:{}@127.0.0.1:{}", proxy.password, proxy.port);
-        variables.extend(super::proxy_variables(&authority));
+        // No program can listen on loopback here, so nothing there is reached without the proxy.
+        variables.extend(super::proxy_variables(&authority, ""));
     }
     variables
 }

@@ -20,6 +20,9 @@ use crate::sandbox::{Network, Sandbox};
 /// Where the egress proxy's socket is inside.
 const SOCKET: &str = "/.callgate/egress.sock";
 
+/// What programs reach without the proxy: the sandbox's own loopback interface.
+const OWN_LOOPBACK: &str = "localhost,127.0.0.1,::1";
+
 /// The first kernel on which each process namespace has a limit of its own.
 const OWN_LIMIT_SINCE: (u32, u32) = (6, 14);
 
@@ -129,7 +132,8 @@ fn environment(relay: Option<&Relay>) -> Result<Vec<(String, OsString)>, SetupEr
         let port = relay.port().map_err(SetupError::at(
             "could not listen for connections of the command",
         ))?;
-        variables.extend(super::proxy_variables(&format!("127.0.0.1:{port}")));
+        let authority = format!("127.0.0.1:{port}");
+        variables.extend(super::proxy_variables(&authority, OWN_LOOPBACK));
     }
     Ok(variables)
 }

@@ -106,10 +106,10 @@ async fn without_namespaces_only_the_proxys_port_is_open() {
     });
     let script = "perl -MSocket -e 'for $p (@ARGV) { socket(S, AF_INET, SOCK_STREAM, 0); \
                   connect(S, sockaddr_in($p, inet_aton(q(127.0.0.1)))) ? print <S> : print qq(refused\\n) }' $TCP ${HTTPS_PROXY##*:}; \
-                  echo ${HTTPS_PROXY%:*}";
+                  echo ${HTTPS_PROXY%:*} [$NO_PROXY]";
     let sandbox = sandbox(&machine, Namespaces::Off, network);
     let outcome = run(&machine.spec(script, Some(sandbox))).await;
-    let expected = "refused\nproxy\nhttp://callgate:p4ss@127.0.0.1\n";
+    let expected = "refused\nproxy\nhttp://callgate:p4ss@127.0.0.1 []\n";
     assert_eq!(outcome.stdout, expected, "{outcome:?}");
     assert!(
         outcome
