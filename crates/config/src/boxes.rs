@@ -90,11 +90,13 @@ impl From<MissingVariable> for BoxError {
     }
 }
 
-/// The boxes of the programs beside servers.
-#[derive(Debug, Default)]
+/// The boxes of the programs beside servers. `Err` names a variable that is not set.
+#[derive(Debug)]
 pub(crate) struct ProgramBoxes {
-    /// By the name of the plugin; `Err` names a variable that is not set.
+    /// By the name of the plugin.
     pub(crate) plugins: BTreeMap<String, Result<BoxSpec, String>>,
+    /// What every agent may reach besides its step; `None` if agents are not boxed.
+    pub(crate) agents: Result<Option<BoxSpec>, String>,
 }
 
 /// Resolves the boxes of a configuration: those of servers in place, and the others. `Err` is an error in the file.
@@ -122,21 +124,30 @@ pub(crate) fn resolve(
             Err(BoxError::Missing(_)) => {}
         }
     }
-    let mut boxes = ProgramBoxes::default();
+    let mut boxes = ProgramBoxes {
+        plugins: BTreeMap::new(),
+        agents: unless_wrong(config.agents.keys().resolved(context))?,
+    };
     for (name, plugin) in &config.plugins {
         let Some(BoxEntry(keys)) = &plugin.sandbox else {
             continue;
         };
-        match keys.resolved(context) {
-            Ok(None) => {}
-            Ok(Some(resolved)) => drop(boxes.plugins.insert(name.clone(), Ok(resolved))),
-            Err(BoxError::Missing(missing)) => {
-                drop(boxes.plugins.insert(name.clone(), Err(missing.to_string())));
-            }
-            Err(BoxError::Wrong(problem)) => return Err(problem),
+        if let Some(resolved) = unless_wrong(keys.resolved(context))?.transpose() {
+            boxes.plugins.insert(name.clone(), resolved);
         }
     }
     Ok(boxes)
+}
+
+/// A box that lacks a variable fails when its program starts; one that is wrong fails at once.
+fn unless_wrong(
+    resolved: Result<Option<BoxSpec>, BoxError>,
+) -> Result<Result<Option<BoxSpec>, String>, Box<Problem>> {
+    match resolved {
+        Ok(resolved) => Ok(Ok(resolved)),
+        Err(BoxError::Missing(missing)) => Ok(Err(missing.to_string())),
+        Err(BoxError::Wrong(problem)) => Err(problem),
+    }
 }
 
 /// What the paths of boxes are read with.
@@ -157,6 +168,11 @@ impl BoxKeys {
             BoxChoice::BestEffort => Some(BoxMode::BestEffort),
             BoxChoice::Required => Some(BoxMode::Required),
         }
+    }
+
+    /// Whether only a mode is set.
+    pub(crate) fn grants_nothing(&self) -> bool {
+        self.texts().next().is_none()
     }
 
     /// Every text of the box, with its position.
@@ -363,9 +379,9 @@ fn only_mode(mode: BoxChoice) -> BoxEntry {
 
 impl Serialize for BoxEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match (self.0.mode, self.0.texts().next()) {
-            (Some(mode), None) => mode.serialize(serializer),
-            (Some(_) | None, _) => self.0.serialize(serializer),
+        match self.0.mode {
+            Some(mode) if self.0.grants_nothing() => mode.serialize(serializer),
+            Some(_) | None => self.0.serialize(serializer),
         }
     }
 }

@@ -12,7 +12,7 @@ use serde_saphyr::Spanned;
 
 use crate::{
     approval_keys::Approvals,
-    boxes::{BoxDefaults, BoxEntry},
+    boxes::{BoxChoice, BoxDefaults, BoxEntry, BoxKeys},
     checked,
     foreign::ForeignServers,
     guard::{Guard, Tenants},
@@ -46,6 +46,9 @@ pub struct Config {
     /// Workflows.
     #[serde(skip_serializing_if = "Workflows::is_default")]
     pub workflows: Workflows,
+    /// Agent steps.
+    #[serde(skip_serializing_if = "Agents::is_default")]
+    pub agents: Agents,
     /// The default view, used when neither the URL, the token nor a flag selects one.
     pub view: View,
     /// How tool names are shown to hosts.
@@ -229,6 +232,32 @@ pub struct Workflows {
 impl Workflows {
     fn is_default(&self) -> bool {
         *self == Self::default()
+    }
+}
+
+/// Agent steps.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Agents {
+    /// What agents may reach besides their step and their model, like the `box` of a server. Agents
+    /// are boxed with `best_effort` unless another mode is set here.
+    #[serde(rename = "box", skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<BoxEntry>,
+}
+
+impl Agents {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The box with the mode of agents. `box.mode` does not count: other boxes are written by users who know what their machine
+    /// enforces, and this one is there by default.
+    pub(crate) fn keys(&self) -> BoxKeys {
+        let BoxEntry(keys) = self.sandbox.clone().unwrap_or_default();
+        BoxKeys {
+            mode: keys.mode.or(Some(BoxChoice::BestEffort)),
+            ..keys
+        }
     }
 }
 

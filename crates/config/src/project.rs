@@ -40,6 +40,11 @@ pub(super) fn tighten(project: &mut Config, written: &Value, users: &Config) -> 
         tightening.stricter("workflows.box", workflows.0, workflows.1, |_, users| {
             users.sandbox.is_none()
         });
+    let agents = (std::mem::take(&mut project.agents), users.agents.clone());
+    project.agents = tightening.stricter("agents.box", agents.0, agents.1, |project, users| {
+        let (project, users) = (project.keys(), users.keys());
+        project.grants_nothing() && project.mode >= users.mode
+    });
     let policy = (project.policy.take(), users.policy.clone());
     project.policy = tightening.stricter("policy", policy.0, policy.1, |project, users| {
         !allows_all(project) || allows_all(users)
@@ -317,5 +322,41 @@ mod tests {
         let (config, ignored) = weighed("workflows: {box: 'off'}", strict);
         assert_eq!(box_of(&config), Some(Some(BoxChoice::Required)));
         assert_eq!(ignored, ["workflows.box"]);
+    }
+
+    #[test]
+    fn a_projects_box_of_agents_only_tightens_the_users() {
+        let box_of = |config: &Config| {
+            let keys = config.agents.keys();
+            (keys.mode, keys.net.len())
+        };
+        let (best_effort, required) = (Some(BoxChoice::BestEffort), Some(BoxChoice::Required));
+        let granting = "agents: {box: {net: [example.com]}}";
+        for (project, users, expected, is_ignored) in [
+            ("servers: {}", "servers: {}", (best_effort, 0), false),
+            ("agents: {box: required}", granting, (required, 0), false),
+            (
+                "agents: {box: 'off'}",
+                "servers: {}",
+                (best_effort, 0),
+                true,
+            ),
+            (
+                "agents: {box: best_effort}",
+                "agents: {box: required}",
+                (required, 0),
+                true,
+            ),
+            (granting, "servers: {}", (best_effort, 0), true),
+            ("servers: {}", granting, (best_effort, 1), false),
+        ] {
+            let (config, ignored) = weighed(project, users);
+            assert_eq!(box_of(&config), expected, "{project} {users}");
+            assert_eq!(
+                ignored.contains(&"agents.box"),
+                is_ignored,
+                "{project} {users}"
+            );
+        }
     }
 }

@@ -46,7 +46,7 @@ pub struct Settings {
     pub servers: Vec<ServerSpec>,
     /// The tools of each server that are offered.
     filters: HashMap<ServerName, ToolFilter>,
-    /// The boxes of plugins.
+    /// The boxes of plugins and agents.
     boxes: ProgramBoxes,
     /// The policies as they were chosen and read.
     pub policies: SelectedPolicies,
@@ -175,6 +175,27 @@ impl Settings {
     /// The box of a configured plugin. `Err` says why it cannot be used.
     pub fn plugin_box(&self, plugin: &str) -> Result<Option<BoxSpec>, String> {
         self.boxes.plugins.get(plugin).cloned().transpose()
+    }
+
+    /// The box of an agent, without what its step grants. `work` is a folder that it may change, if there is one.
+    pub fn agent_box(&self, work: Option<&Path>) -> Result<Option<BoxSpec>, Failed> {
+        let resolved = self.boxes.agents.clone();
+        let resolved =
+            resolved.map_err(|missing| Failed::config(format!("`agents.box`: {missing}")))?;
+        let Some(mut spec) = resolved else {
+            return Ok(None);
+        };
+        if let Some(work) = work {
+            if let Some(why) = boxes::refused_grant(work, &self.protected) {
+                let what = format!("a boxed agent cannot work in `{}`: {why}", work.display());
+                let help = "choose a narrower `--workdir`, or set `agents: {box: off}`";
+                return Err(Failed::user(what).help(help));
+            }
+            spec.write.push(work.to_owned());
+        }
+        // All of them, because a step grants folders that are not known here.
+        spec.hidden = self.protected.places().iter().map(PathBuf::from).collect();
+        Ok(Some(spec))
     }
 
     /// The box of the commands of a workflow that runs in `workdir`.
