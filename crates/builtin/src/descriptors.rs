@@ -5,6 +5,7 @@
 
 use bytes::Bytes;
 use callgate_gate::{BuiltinTool, ServerName, Tool, ToolSource};
+use serde_json::{Value, json};
 
 fn descriptor(tool: BuiltinTool) -> &'static str {
     match tool {
@@ -29,16 +30,72 @@ fn descriptor(tool: BuiltinTool) -> &'static str {
     }
 }
 
-/// The tools as catalog entries.
-pub(crate) fn tools() -> Vec<Tool> {
+/// The tools as catalog entries, with both spellings of their arguments if asked for.
+pub(crate) fn tools(both_spellings: bool) -> Vec<Tool> {
     let server = ServerName::builtin();
     BuiltinTool::ALL
         .into_iter()
         .map(|tool| {
-            let descriptor = Bytes::from_static(descriptor(tool).as_bytes());
+            let descriptor = match both_spellings {
+                false => Bytes::from_static(descriptor(tool).as_bytes()),
+                true => Bytes::from(with_both_spellings(tool)),
+            };
             Tool::from_descriptor(&server, descriptor)
                 .expect("our own descriptors are objects with names")
                 .made_by(ToolSource::Builtin)
         })
         .collect()
+}
+
+/// A descriptor whose schema allows both spellings of each argument. It requires neither, because a schema for models can
+/// hardly say that one of two is enough; the tool itself says what is missing.
+fn with_both_spellings(tool: BuiltinTool) -> String {
+    let mut descriptor: Value =
+        serde_json::from_str(descriptor(tool)).expect("our own descriptors are JSON");
+    let schema = &mut descriptor["inputSchema"];
+    for argument in tool.arguments() {
+        let Some(other) = argument.other else {
+            continue;
+        };
+        let mut same = schema["properties"][argument.name].clone();
+        same["description"] = json!(format!(
+            "The same as `{}`; give one of them.",
+            argument.name
+        ));
+        schema["properties"][other] = same;
+        if let Some(required) = schema["required"].as_array_mut() {
+            required.retain(|name| name != argument.name);
+        }
+    }
+    descriptor.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_of_an_argument_are_allowed_and_neither_is_required() {
+        let edit = with_both_spellings(BuiltinTool::Edit);
+        let edit: Value = serde_json::from_str(&edit).unwrap();
+        let schema = &edit["inputSchema"];
+        assert_eq!(schema["required"], json!([]));
+        for name in [
+            "path",
+            "file_path",
+            "old",
+            "old_string",
+            "new",
+            "new_string",
+        ] {
+            assert_eq!(schema["properties"][name]["type"], "string", "{name}");
+        }
+        let write = with_both_spellings(BuiltinTool::Write);
+        let write: Value = serde_json::from_str(&write).unwrap();
+        assert_eq!(write["inputSchema"]["required"], json!(["content"]));
+        let names = |tools: Vec<Tool>| -> Vec<String> {
+            tools.iter().map(|tool| tool.name.to_string()).collect()
+        };
+        assert_eq!(names(tools(true)), names(tools(false)));
+    }
 }

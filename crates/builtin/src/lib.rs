@@ -13,7 +13,9 @@ mod arguments;
 mod descriptors;
 mod provider;
 mod roots;
+mod shape;
 mod tools;
 
 pub use provider::Builtins;
 pub use roots::{RootError, Roots};
+pub use shape::{Pages, Shape};

@@ -16,7 +16,7 @@ use callgate_wire::{Id, RpcError, Strictness, message};
 use futures_util::future::BoxFuture;
 
 use crate::{
-    Roots,
+    Pages, Roots, Shape,
     answer::{FileToolResult, ToolFailed, failure},
     arguments::Arguments,
     descriptors,
@@ -28,6 +28,7 @@ use crate::{
 pub struct Builtins {
     file_tools: FileTools,
     shell: bash::Shell,
+    both_spellings: bool,
 }
 
 /// The state that file tools share.
@@ -38,12 +39,8 @@ pub(crate) struct FileTools {
     pub(crate) changing: Arc<Mutex<()>>,
     /// Set when the call is cancelled: a blocking task cannot be aborted, so walks poll this.
     pub(crate) is_cancelled: Arc<AtomicBool>,
-    /// The most text in one result of Read.
-    pub(crate) page_bytes: usize,
+    pub(crate) pages: Pages,
 }
-
-/// The most text that Read returns at once, in bytes.
-const PAGE_BYTES: usize = 256 * 1024;
 
 impl Builtins {
     /// The tools over `roots`. Commands run below `warden_program`, with `env` as their whole environment.
@@ -53,8 +50,9 @@ impl Builtins {
                 roots,
                 changing: Arc::default(),
                 is_cancelled: Arc::default(),
-                page_bytes: PAGE_BYTES,
+                pages: Pages::default(),
             },
+            both_spellings: false,
             shell: bash::Shell {
                 warden_program,
                 env,
@@ -62,11 +60,11 @@ impl Builtins {
         }
     }
 
-    /// Makes pages of Read at most this long, for an agent that cuts longer results itself: its cut would remove the
-    /// note that more lines follow.
+    /// The tools as this host needs them.
     #[must_use]
-    pub fn with_page_bytes(mut self, page_bytes: usize) -> Self {
-        self.file_tools.page_bytes = page_bytes.clamp(1, PAGE_BYTES);
+    pub fn shaped(mut self, shape: Shape) -> Self {
+        self.file_tools.pages = shape.pages.within_bounds();
+        self.both_spellings = shape.both_spellings;
         self
     }
 
@@ -169,7 +167,7 @@ impl LocalProvider for Builtins {
     fn listing(&self) -> Listing {
         Listing {
             listed: true,
-            tools: Some(descriptors::tools()),
+            tools: Some(descriptors::tools(self.both_spellings)),
             ..Listing::unknown(ServerName::builtin())
         }
     }

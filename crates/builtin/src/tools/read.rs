@@ -22,7 +22,7 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult
     let range = LineRange {
         // Lines count from 1, but some models send 0 for the beginning.
         first: arguments.number("offset")?.unwrap_or(1).max(1),
-        lines: arguments.number("limit")?,
+        lines: fewer(arguments.number("limit")?, tools.pages.lines),
     };
     let file = files::open(&at)?;
     let failed = |error| ToolFailed::from(at.failed(error));
@@ -31,11 +31,16 @@ pub(crate) fn run(tools: &FileTools, arguments: Arguments<'_>) -> FileToolResult
     if reader.fill_buf().map_err(failed)?.contains(&0) {
         return Ok(binary(at.as_requested(), size));
     }
-    let page = page(&mut reader, &range, tools.page_bytes).map_err(failed)?;
+    let page = page(&mut reader, &range, tools.pages.bytes).map_err(failed)?;
     if page.text.contains(&0) {
         return Ok(binary(at.as_requested(), size));
     }
-    Ok(shown(page, &range, tools.page_bytes))
+    Ok(shown(page, &range, tools.pages.bytes))
+}
+
+/// The smaller of two limits.
+fn fewer(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 /// The lines to read.
