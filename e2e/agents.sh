@@ -2,7 +2,7 @@
 # The four agents from npm, at the versions that the shipped table knows, against the scripted model of
 # `callgate agent probe`: exactly our tools are offered, a forced native call has no effect, our call
 # reaches the gate, and hostile files are ignored. Then whole steps, see steps.py, and the eight scenarios, see scenarios.py.
-# With `hostile` the corpus of hostile projects and users instead, see hostile.py. After the installation nothing but loopback is
+# With `hostile` the corpus of hostile projects and users instead, in boxes with namespaces and without, see hostile.py. After the installation nothing but loopback is
 # reachable, where network namespaces are allowed.
 #
 # usage: agents.sh CALLGATE FOLDER [hostile]
@@ -36,6 +36,9 @@ mkdir -p "$TMPDIR"
 
 if [ "${3:-}" = hostile ]; then
   python3 "$here/hostile.py" "$callgate" "$home/h"
+  # Again as on a kernel that refuses namespaces.
+  unshare -r bash -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"' - \
+    python3 "$here/hostile.py" "$callgate" "$home/n"
   exit
 fi
 
@@ -46,17 +49,20 @@ reports = json.load(open(sys.argv[1]))
 wrong = [
     r for r in reports
     if r.get("verdict") != "isolated" or r["native_effect"] or not r["reached"] or r["obeyed"] or not r["planted"]
+    or not r["boxed"] or r["boxed"]["error"]
 ]
 for r in reports:
     offered = len(r.get("offered", []))
     hostile = f'{r.get("planted")} hostile files, obeyed {r.get("obeyed")}'
     print(f'{r["provider"]:10} {r.get("version")} {offered} offered, native {r.get("native")}, {hostile}, {r.get("verdict")} {r["error"] or ""}')
+    print(f'{"":10} box: {r.get("boxed")}')
 sys.exit(1 if wrong or len(reports) != 4 else 0)
 PY
 "$callgate" activity export --data-dir "$home/data" > "$home/records.jsonl"
 reached=$(grep -c '"tool":"Write".*"status":"success"' "$home/records.jsonl")
-[ "$reached" -eq 4 ] || { echo "error: $reached of 4 calls are on record"; exit 1; }
-echo "4 agents isolated, 4 calls on record"
+# One call of each agent without a box, one from its box.
+[ "$reached" -eq 8 ] || { echo "error: $reached of 8 calls are on record"; exit 1; }
+echo "4 agents isolated, 8 calls on record"
 
 # The same agents in the home of a user who has configured each of them.
 python3 "$here/steps.py" "$callgate" "$home"

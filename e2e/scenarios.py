@@ -101,6 +101,16 @@ def ours(tool, **arguments):
     return {"call": [{"ours": tool, "arguments": arguments}]}
 
 
+def in_box(stage):
+    """Whether the model was reached through the box's way out, and nothing else was."""
+    reasons = [one["reason"] for one in stage.records() if one["tool"] == "egress.connection"]
+    own = f"agent {stage.provider}, step "
+    opened = [reason for reason in reasons if "outcome=opened" in reason]
+    port = stage.url.rpartition(":")[2]
+    elsewhere = [reason for reason in opened if f" port={port} " not in reason]
+    return bool(opened) and all(reason.startswith(own) for reason in reasons) and not elsewhere or reasons
+
+
 def record(stage, tool):
     found = [one for one in stage.records() if one["tool"] == tool]
     return found[-1] if found else {"decision": None, "status": None}
@@ -173,7 +183,7 @@ def large(stage):
     return {
         "the step succeeded": code == 0 or err[-300:],
         "the beginning reached the model": "line 1 x" in last,
-        "it is told that there is more": "more" in last and "offset" in last,
+        "it is told that there is more": "[more lines follow: continue with offset " in last,
         "on record": record(stage, "Read")["status"] == "success",
     }
 
@@ -235,6 +245,7 @@ def main():
         for scenario in SCENARIOS:
             stage = Stage(callgate, folder, provider, scenario)
             checks = here[scenario](stage)
+            checks["in its box"] = in_box(stage)
             stage.requests()
             wrong = [f"{what}: {result}" for what, result in checks.items() if result is not True]
             cells.append("ok" if not wrong else "NO")

@@ -1,6 +1,7 @@
 //! Agent steps through the real binary: fake agents that behave and misbehave, and models that do.
 
 mod additive;
+mod boxed;
 mod ends;
 mod full;
 mod openai;
@@ -42,7 +43,13 @@ impl Stage {
         Self::with("policy: allow-all\n")
     }
 
+    /// Agents have no box here: fakes write down what they were given, outside of their step.
     pub(crate) fn with(config: &str) -> Self {
+        Self::boxed(&format!("{config}agents: {{box: 'off'}}\n"))
+    }
+
+    /// A place where agents are boxed unless the configuration says otherwise.
+    pub(crate) fn boxed(config: &str) -> Self {
         let stage = Self {
             bed: Bed::new(config),
         };

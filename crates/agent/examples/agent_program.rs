@@ -3,7 +3,7 @@
 
 use std::{ffi::OsString, io, path::Path, process::ExitCode};
 
-use callgate_agent::relay::{self, RelayFile};
+use callgate_agent::relay::{Connection, RelayFile};
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().collect();
@@ -16,18 +16,13 @@ fn main() -> ExitCode {
 }
 
 fn relay_to(file: &Path) -> ExitCode {
-    let Ok(RelayFile {
-        socket: Some(socket),
-        token: Some(token),
-        ..
-    }) = RelayFile::read(file)
-    else {
+    let Ok(file) = RelayFile::read(file) else {
         return ExitCode::FAILURE;
     };
-    let Ok(stream) = relay::connect(&socket, &token) else {
+    let Some(Ok(connection)) = Connection::open(&file) else {
         return ExitCode::FAILURE;
     };
     // A side that went away is an end like any other.
-    let _ = relay::copy(io::stdin(), io::stdout(), &stream);
+    let _ = connection.copy(io::stdin(), io::stdout());
     ExitCode::SUCCESS
 }

@@ -27,7 +27,7 @@ const FILES: [&str; 4] = [
     GOOGLE_KEY_FILE,
 ];
 /// Variables with the user's HTTP proxy. An agent in a box has the gateway's proxy instead.
-const PROXIES: [&str; 8] = [
+pub(crate) const PROXIES: [&str; 8] = [
     "HTTP_PROXY",
     "HTTPS_PROXY",
     "ALL_PROXY",
@@ -103,10 +103,6 @@ pub(crate) fn passed(
 }
 
 /// The hosts that an agent with these ways to a model connects to. `options` may replace the endpoint.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for the box, which agents do not have yet")
-)]
 pub(crate) fn destinations(
     variables: Variables<'_>,
     accesses: &[&Access],
@@ -125,10 +121,6 @@ pub(crate) fn destinations(
 }
 
 /// The files that the agent may read because a passed variable names them.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for the box, which agents do not have yet")
-)]
 pub(crate) fn files(passed: &[(String, String)]) -> Vec<std::path::PathBuf> {
     let named = passed
         .iter()

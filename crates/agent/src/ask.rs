@@ -2,7 +2,7 @@
 
 use std::{path::Path, time::Duration};
 
-use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec, sandbox::Sandbox};
 use tokio::io::AsyncReadExt;
 
 use crate::failed::StepFailed;
@@ -16,6 +16,7 @@ pub(crate) struct Question<'a> {
     pub(crate) args: &'a [&'a str],
     pub(crate) env: &'a [(String, String)],
     pub(crate) cwd: &'a Path,
+    pub(crate) sandbox: Option<&'a Sandbox>,
 }
 
 /// Runs a program to its end and returns its stdout.
@@ -29,7 +30,7 @@ pub(crate) async fn ask(
         args: question.args.iter().map(|arg| (*arg).to_owned()).collect(),
         env: question.env.to_vec(),
         cwd: Some(question.cwd.to_owned()),
-        sandbox: None,
+        sandbox: question.sandbox.cloned(),
     };
     let failed = |reason: String| StepFailed::NotStarted {
         program: question.program.to_owned(),

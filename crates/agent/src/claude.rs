@@ -13,7 +13,7 @@ use crate::{
     access::{Access, GOOGLE_KEY_FILE, Variables},
     cli::{AgentCli, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text, used},
-    home::OwnHome,
+    home::{OwnHome, in_home},
     launch::{Launch, SERVER, Task, compact, nothing, push},
     login,
 };
@@ -128,6 +128,10 @@ impl AgentCli for Claude {
         &["CLAUDE.md", "AGENTS.md"]
     }
 
+    fn machine_settings(&self) -> &'static str {
+        "/etc/claude-code"
+    }
+
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
         Box::pin(ready(launch(task)))
     }
@@ -178,17 +182,21 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     }
     let mut env = QUIET.map(|name| (name.to_owned(), "1".to_owned())).to_vec();
     let mut cwd = None;
-    match &task.home {
-        Some(home) => {
+    match (&task.home, task.proxy) {
+        (Some(home), Proxy::Full) => {
             env.extend(login_variables(task, home)?);
             cwd = Some(home.work());
         }
-        None if task.relay.is_some() && has_key(task.users) => {
+        (Some(home), Proxy::Additive | Proxy::Off) => {
+            env.extend(login_variables(task, home)?);
+            copy_settings(task, &in_home(".claude"))?;
+        }
+        (None, _) if task.relay.is_some() && has_key(task.users) => {
             // Claude would write to the user's folder. Not for users with a login, whose renewed token would be lost.
-            let folder = copy_settings(task)?.display().to_string();
+            let folder = copy_settings(task, "claude")?.display().to_string();
             env.push((CONFIG_DIR.to_owned(), folder));
         }
-        None => {}
+        (None, _) => {}
     }
     Ok(Launch {
         args,
@@ -304,12 +312,14 @@ fn push_isolation(args: &mut Vec<String>) {
     );
 }
 
-/// Copies the user's settings into a folder of the step.
-fn copy_settings(task: &Task<'_>) -> Result<PathBuf, StepFailed> {
+/// Copies the user's settings into this folder of the step.
+fn copy_settings(task: &Task<'_>, folder: &str) -> Result<PathBuf, StepFailed> {
     let users = users_folder(task.users);
     let settings = users.and_then(|users| fs::read_to_string(users.join("settings.json")).ok());
     let settings = settings.unwrap_or_else(|| "{}".to_owned());
-    let copy = task.folder.write("claude/settings.json", &settings)?;
+    let copy = task
+        .folder
+        .write(&format!("{folder}/settings.json"), &settings)?;
     Ok(copy.with_file_name(""))
 }
 

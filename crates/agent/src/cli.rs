@@ -38,11 +38,31 @@ pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
         PARAGRAPH_END
     }
 
+    /// The folder of the machine's administrator, whose settings hold in a box, too.
+    fn machine_settings(&self) -> &'static str;
+
+    /// Whether it refuses arguments that a tool's schema does not allow.
+    fn validates_arguments(&self) -> bool {
+        false
+    }
+
+    /// The longest result that it hands to its model whole, if that is shorter than a page of ours.
+    fn longest_result(&self) -> Option<LongestResult> {
+        None
+    }
+
     /// Calls of native tools that would create the file `proof`, for a scripted model to make.
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)>;
 
     /// Directs the program to the model at `url`.
     fn use_scripted_model(&self, options: &mut Options, url: &str);
+}
+
+/// How long the result of a call may be before an agent cuts it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LongestResult {
+    pub bytes: usize,
+    pub lines: u64,
 }
 
 /// The separator for agents that send whole paragraphs.

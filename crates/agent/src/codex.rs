@@ -5,6 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use callgate_process::sandbox;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -105,6 +106,10 @@ impl AgentCli for Codex {
         &["AGENTS.md"]
     }
 
+    fn machine_settings(&self) -> &'static str {
+        "/etc/codex"
+    }
+
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
         Box::pin(launch(task))
     }
@@ -139,7 +144,14 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         (None, Proxy::Full) => push(&mut args, &["-s", "read-only"]),
         // Additive mode keeps native editing, which `read-only` would disable. The user's own setting takes precedence.
         (None, Proxy::Additive) if !users_sandbox(task) => {
-            push(&mut args, &["-s", "workspace-write"]);
+            // Codex cannot make its own sandbox in ours.
+            let is_confined =
+                task.sandbox.is_some() && sandbox::probe(task.warden_program).holds_required();
+            let sandbox = match is_confined {
+                true => "danger-full-access",
+                false => "workspace-write",
+            };
+            push(&mut args, &["-s", sandbox]);
         }
         (None, Proxy::Additive | Proxy::Off) => {}
     }
@@ -171,8 +183,16 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     if let Some(home) = &task.home {
         env.extend(own_home(task, home)?);
         endpoint(task, &mut args);
-        full(task, &env, &mut args).await?;
-        cwd = Some(home.work());
+        match task.proxy {
+            Proxy::Full => {
+                full(task, &env, &mut args).await?;
+                cwd = Some(home.work());
+            }
+            Proxy::Additive | Proxy::Off => {
+                let config = in_home(".codex/config.toml");
+                task.folder.write(&config, &users_config(task.users))?;
+            }
+        }
     }
     Ok(Launch {
         args,
@@ -305,6 +325,7 @@ async fn models(task: &Task<'_>, added: &[(String, String)]) -> Result<String, S
         env: &env,
         // Not the work folder: configuration files in it could change the answer.
         cwd: task.folder.path(),
+        sandbox: task.sandbox,
     };
     without_tools(&ask(task.warden_program, &question).await?)
 }

@@ -7,6 +7,9 @@ use std::{io, path::PathBuf, time::Duration};
 pub enum StepFailed {
     #[error("the step could not be set up: {0}")]
     Setup(#[from] io::Error),
+    /// The box of the agent could not be opened.
+    #[error("{0}")]
+    Boxed(#[from] callgate_boxes::BoxNotOpened),
     /// The agent's program could not be started.
     #[error("`{program}` could not be started: {reason}")]
     NotStarted { program: String, reason: String },
@@ -63,6 +66,7 @@ impl StepFailed {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Setup(_) => "SETUP",
+            Self::Boxed(_) => "BOX",
             Self::NotStarted { .. } => "NOT_STARTED",
             Self::ProjectFile { .. } => "PROJECT_FILE",
             Self::LoginExpired { .. } => "LOGIN_EXPIRED",

@@ -13,7 +13,7 @@ use crate::{
     access::{Access, GOOGLE_KEY_FILE, Variables},
     cli::{AgentCli, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text, used},
-    home::{OwnHome, in_home, in_work},
+    home::{OwnHome, home_of, in_home, in_work},
     launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, nothing, push},
 };
 
@@ -109,6 +109,10 @@ impl AgentCli for Gemini {
         &["GEMINI.md", "AGENTS.md"]
     }
 
+    fn machine_settings(&self) -> &'static str {
+        "/etc/gemini-cli"
+    }
+
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
         Box::pin(ready(launch(task)))
     }
@@ -119,6 +123,10 @@ impl AgentCli for Gemini {
 
     fn text_separator(&self) -> &'static str {
         ""
+    }
+
+    fn validates_arguments(&self) -> bool {
+        true
     }
 
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
@@ -152,8 +160,8 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         let why = "would change Gemini's environment, and Gemini has no option to ignore it";
         task.refuse_project_files(&[".gemini/.env"], why)?;
     }
-    match &task.home {
-        Some(home) => {
+    match (&task.home, task.proxy) {
+        (Some(home), Proxy::Full) => {
             settings(task, &in_home(".gemini"), fresh_settings(task))?;
             env.push((HOME.to_owned(), home.path().display().to_string()));
             env.extend(stored_variables(task));
@@ -162,14 +170,14 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
             // Unescaped, `@` reads a file into the prompt, and a leading slash runs a command of Gemini's own.
             stdin = format!(" {}", stdin.replace('@', "\\@"));
         }
-        None if task.relay.is_some() => {
+        (_, Proxy::Additive) => {
             // Native tools stay in this mode, and so do the user's settings for them.
-            settings(task, ".gemini", users_own(task))?;
-            copy(task, VARIABLES, ".gemini")?;
-            let home = task.folder.path().display().to_string();
+            settings(task, &in_home(".gemini"), users_own(task))?;
+            copy(task, VARIABLES, &in_home(".gemini"))?;
+            let home = home_of(task.folder).display().to_string();
             env.push((HOME.to_owned(), home));
         }
-        None => {}
+        (_, Proxy::Full | Proxy::Off) => {}
     }
     Ok(Launch {
         args,
@@ -303,12 +311,27 @@ fn fresh_settings(task: &Task<'_>) -> Map<String, Value> {
 /// The user's settings, without the work folder's variables.
 fn users_own(task: &Task<'_>) -> Map<String, Value> {
     let users = users_settings(users_home(task.users).as_deref());
-    let mut settings = users.as_object().cloned().unwrap_or_default();
-    let advanced = users.get("advanced").and_then(Value::as_object);
-    let mut advanced = advanced.cloned().unwrap_or_default();
+    let mut settings = object(Some(&users));
+    let mut advanced = object(users.get("advanced"));
     advanced.insert("ignoreLocalEnv".to_owned(), json!(true));
     settings.insert("advanced".to_owned(), Value::Object(advanced));
+    if selected(&users).is_none() {
+        // Left to itself, Gemini takes an endpoint in a variable for a kind of login that it then refuses.
+        let (kind, _) = kind(task.users);
+        let mut security = Value::Object(object(users.get("security")));
+        security["auth"] = Value::Object(object(users.pointer("/security/auth")));
+        security["auth"]["selectedType"] = json!(kind);
+        settings.insert("security".to_owned(), security);
+    }
     settings
+}
+
+/// A copy of an object; an empty one in place of anything else.
+fn object(value: Option<&Value>) -> Map<String, Value> {
+    value
+        .and_then(Value::as_object)
+        .cloned()
+        .unwrap_or_default()
 }
 
 /// Our server in the format of Gemini's settings.
@@ -484,12 +507,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn additive_mode_chooses_the_kind_of_login_that_the_user_has_not_chosen() {
+        let mut bench = Bench::new();
+        let users = r#"{"security":{"folderTrust":{"enabled":true}}}"#;
+        bench.file("home/.gemini/settings.json", users);
+        bench.set("GEMINI_API_KEY", "k");
+        bench.set("GOOGLE_GEMINI_BASE_URL", "http://127.0.0.1:1");
+        launched(&bench, Proxy::Additive, "x").await;
+        let security = &bench.in_home(".gemini/settings.json")["security"];
+        assert_eq!(security["auth"]["selectedType"], "gemini-api-key");
+        assert_eq!(security["folderTrust"]["enabled"], true);
+    }
+
+    #[tokio::test]
     async fn additive_mode_keeps_user_settings_and_full_mode_only_the_login() {
         let bench = Bench::new();
         let users = r#"{"theme":"dark","security":{"auth":{"selectedType":"vertex-ai"}},"mcpServers":{"mine":{}}}"#;
         bench.file("home/.gemini/settings.json", users);
         launched(&bench, Proxy::Additive, "x").await;
-        let additive = bench.written(".gemini/settings.json");
+        let additive = bench.in_home(".gemini/settings.json");
         launched(&bench, Proxy::Full, "x").await;
         let full = bench.in_home(".gemini/settings.json");
         assert_eq!(additive["theme"], "dark");

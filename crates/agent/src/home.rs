@@ -52,6 +52,11 @@ impl OwnHome {
         self.step.join(WORK)
     }
 
+    /// The folders that the agent may change.
+    pub(crate) fn folders(&self) -> [PathBuf; 3] {
+        [self.path(), self.temporary(), self.work()]
+    }
+
     fn temporary(&self) -> PathBuf {
         self.step.join(TEMPORARY)
     }
@@ -64,6 +69,11 @@ impl OwnHome {
         variables.extend(XDG.map(|(name, below)| pair(name, &home.join(below))));
         variables
     }
+}
+
+/// The home in a step's folder, also if it has none of its own.
+pub(crate) fn home_of(folder: &Folder) -> PathBuf {
+    folder.path().join(HOME)
 }
 
 /// A file in a step's own home, by its path below the step's folder.

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use crate::{
     claude,
-    cli::{AgentCli, PARAGRAPH_END},
+    cli::{AgentCli, LongestResult, PARAGRAPH_END},
     codex, gemini, opencode,
 };
 
@@ -53,6 +53,16 @@ impl AgentKind {
     /// The name that users write and records show.
     pub fn as_str(self) -> &'static str {
         self.cli().map_or(OPENAI_COMPATIBLE, AgentCli::program)
+    }
+
+    /// Whether it refuses arguments that a tool's schema does not allow.
+    pub fn validates_arguments(self) -> bool {
+        self.cli().is_some_and(AgentCli::validates_arguments)
+    }
+
+    /// The longest result that it hands to its model whole, if that is shorter than a page of ours.
+    pub fn longest_result(self) -> Option<LongestResult> {
+        self.cli().and_then(AgentCli::longest_result)
     }
 
     pub(crate) fn text_separator(self) -> &'static str {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use callgate_process::sandbox::Sandbox;
 use serde_json::{Value, json};
 
 use crate::{Options, Proxy, StepFailed, access::Variables, folder::Folder, home::OwnHome};
@@ -39,6 +40,8 @@ pub(crate) struct Task<'a> {
     pub(crate) env: &'a [(String, String)],
     /// The step's own home; `None` means the user's.
     pub(crate) home: Option<OwnHome>,
+    /// The sandbox of the agent's box, for programs that are asked something before.
+    pub(crate) sandbox: Option<&'a Sandbox>,
     /// The relay's command; `None` without a proxy.
     pub(crate) relay: Option<Relay>,
 }
@@ -48,6 +51,8 @@ pub(crate) struct Task<'a> {
 pub(crate) struct Relay {
     pub(crate) program: PathBuf,
     pub(crate) file: PathBuf,
+    /// The socket or the pipes of the step that it opens.
+    pub(crate) doors: Vec<PathBuf>,
 }
 
 impl Relay {

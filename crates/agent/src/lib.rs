@@ -10,6 +10,7 @@
 //! removed with the step; the user's own configuration is never written.
 
 mod access;
+mod agent_box;
 mod ask;
 mod bypass;
 mod claude;
@@ -21,6 +22,7 @@ mod failed;
 mod folder;
 mod gemini;
 mod home;
+mod installation;
 mod instructions;
 mod kind;
 mod launch;
@@ -38,10 +40,11 @@ mod testing;
 mod unattended;
 mod verdict;
 
+pub use cli::LongestResult;
 pub use events::{StepEvent, Tokens};
 pub use failed::StepFailed;
 pub use folder::{Folder, sweep};
 pub use kind::{AgentKind, UnknownAgent};
-pub use probe::{Effect, ProbeReport, probe};
+pub use probe::{Effect, ProbeReport, ProbedBox, probe};
 pub use step::{Options, Outcome, Proxy, Step, StepContext};
 pub use verdict::{Verdict, Verdicts};

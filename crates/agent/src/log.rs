@@ -29,6 +29,11 @@ pub(crate) fn not_isolated(warning: &str) {
 }
 
 /// The step's observer gets `warning` as an event, too.
+pub(crate) fn about_the_box(warning: &str) {
+    tracing::warn!("{warning}");
+}
+
+/// The step's observer gets `warning` as an event, too.
 pub(crate) fn instructions_left_out(warning: &str) {
     tracing::warn!("{warning}");
 }

@@ -12,7 +12,7 @@ use ulid::Ulid;
 use crate::{
     Options, Proxy, StepFailed,
     access::{Access, Variables},
-    cli::{AgentCli, PROBE_KEY, touch},
+    cli::{AgentCli, LongestResult, PROBE_KEY, touch},
     events::{AgentEvent, Tokens, number, text, used},
     home::OwnHome,
     launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, push},
@@ -75,12 +75,23 @@ impl AgentCli for OpenCode {
         &["AGENTS.md", "CLAUDE.md"]
     }
 
+    fn machine_settings(&self) -> &'static str {
+        "/etc/opencode"
+    }
+
     fn launch<'a>(&'a self, task: &'a Task<'_>) -> BoxFuture<'a, Result<Launch, StepFailed>> {
         Box::pin(ready(launch(task)))
     }
 
     fn read_event(&self, event: &Value) -> Vec<AgentEvent> {
         read_event(event)
+    }
+
+    fn longest_result(&self) -> Option<LongestResult> {
+        Some(LongestResult {
+            bytes: 50 * 1024,
+            lines: 2000,
+        })
     }
 
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
@@ -121,9 +132,14 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         if let Some(logins) = stored_logins(task.users, task.options)? {
             env.push((LOGINS.to_owned(), compact(&logins)));
         }
-        push(&mut args, &["--pure", "--agent", &agent]);
-        env.extend(ALONE.map(|name| (name.to_owned(), "1".to_owned())));
-        cwd = Some(own_folder(home)?);
+        match task.proxy {
+            Proxy::Full => {
+                push(&mut args, &["--pure", "--agent", &agent]);
+                env.extend(ALONE.map(|name| (name.to_owned(), "1".to_owned())));
+                cwd = Some(own_folder(home)?);
+            }
+            Proxy::Additive | Proxy::Off => copy_settings(task, home)?,
+        }
     }
     Ok(Launch {
         args,
@@ -141,10 +157,31 @@ fn own_folder(home: &OwnHome) -> Result<PathBuf, StepFailed> {
     Ok(folder)
 }
 
+/// Copies the user's settings into the step's home.
+fn copy_settings(task: &Task<'_>, home: &OwnHome) -> Result<(), StepFailed> {
+    let users = match task.users.get("XDG_CONFIG_HOME") {
+        Some(folder) => Some(PathBuf::from(folder)),
+        None => task
+            .users
+            .get("HOME")
+            .map(|home| Path::new(home).join(".config")),
+    };
+    let own = own_folder(home)?;
+    for name in ["opencode.json", "opencode.jsonc"] {
+        let file = users
+            .as_ref()
+            .map(|users| users.join("opencode").join(name));
+        if let Some(text) = file.and_then(|file| fs::read_to_string(file).ok()) {
+            fs::write(own.join(name), text)?;
+        }
+    }
+    Ok(())
+}
+
 fn config(task: &Task<'_>, agent: &str, relay: &Relay) -> Value {
-    let mut config = match &task.home {
-        Some(_) => Map::new(),
-        None => inherited(task),
+    let mut config = match task.proxy {
+        Proxy::Full => Map::new(),
+        Proxy::Additive | Proxy::Off => inherited(task),
     };
     config.insert("autoupdate".to_owned(), json!(false));
     config.insert("share".to_owned(), json!("disabled"));
@@ -153,6 +190,8 @@ fn config(task: &Task<'_>, agent: &str, relay: &Relay) -> Value {
             config.insert("provider".to_owned(), json!({name: provider}));
             config.insert("small_model".to_owned(), json!(task.options.model));
         }
+    }
+    if task.proxy == Proxy::Full {
         let permission = json!({"*": "deny", "callgate_*": "allow"});
         let settings = json!({"mode": "primary", "permission": permission});
         config.insert("agent".to_owned(), json!({agent: settings}));

@@ -6,6 +6,7 @@ mod planted;
 use std::{path::Path, sync::Arc, time::Duration};
 
 use callgate_gate::BuiltinTool;
+use callgate_process::sandbox;
 use serde::Serialize;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -15,7 +16,7 @@ use planted::Planted;
 pub use planted::Effect;
 
 use crate::{
-    AgentKind, Options, Proxy, Step, StepFailed, Verdict,
+    AgentKind, Options, Outcome, Proxy, Step, StepFailed, Verdict,
     cli::AgentCli,
     folder,
     scripted::{OfferedTool, Scripted, ScriptedModel, ScriptedTool, Turn},
@@ -55,6 +56,18 @@ pub struct ProbeReport {
     pub verdict: Verdict,
     /// Why the step failed; `None` after a success.
     pub error: Option<String>,
+    /// `None` if agents run without a box.
+    pub boxed: Option<ProbedBox>,
+}
+
+/// How the agent does in its box. The verdict is found without one: it is about the agent's own options.
+#[derive(Debug, Clone, Serialize)]
+pub struct ProbedBox {
+    pub mode: String,
+    /// What this machine enforces, and what not.
+    pub holds: Vec<String>,
+    /// Why a step in the box failed; `None` after a success.
+    pub error: Option<String>,
 }
 
 /// Runs the installed agent against a scripted model, for a hostile user in a hostile project: both are planted. `workdir`
@@ -71,11 +84,46 @@ pub async fn probe(
         .installed(&context.warden_program, cli, &context.env)
         .await?;
     let planted = Planted::plant(kind, workdir).await?;
-    let context = &Arc::new(StepContext {
-        env: planted.environment(&context.env),
-        ..(**context).clone()
-    });
+    let with_box = |agent_box| {
+        Arc::new(StepContext {
+            env: planted.environment(&context.env),
+            agent_box,
+            ..(**context).clone()
+        })
+    };
     let reached = "probe-reached";
+    let (model, ended) = run(&with_box(None), kind, workdir, reached).await?;
+    let requests = model.requests();
+    let observed = ProbeObservations {
+        planted: planted.count,
+        obeyed: planted.effects(&requests),
+        offered: model.offered(),
+        native_effect: workdir.join(PROOF).exists(),
+        reached: workdir.join(reached).exists(),
+        error: ended.err().map(|failed| failed.to_string()),
+    };
+    let mut report = observed.report(kind, &installed);
+    context.verdicts.keep(kind, &installed, report.verdict);
+    if let Some(plan) = &context.agent_box {
+        let context = with_box(Some(plan.clone()));
+        let (_, ended) = run(&context, kind, workdir, "probe-reached-from-box").await?;
+        report.boxed = Some(ProbedBox {
+            mode: plan.spec.mode.as_str().to_owned(),
+            holds: sandbox::probe(&context.warden_program).sentences(),
+            error: ended.err().map(|failed| failed.to_string()),
+        });
+    }
+    Ok(report)
+}
+
+/// Runs one step against a scripted model.
+async fn run(
+    context: &Arc<StepContext>,
+    kind: AgentKind,
+    workdir: &Path,
+    reached: &str,
+) -> Result<(ScriptedModel, Result<Outcome, StepFailed>), StepFailed> {
+    let cli = kind.cli().ok_or_else(|| not_installed(kind.as_str()))?;
     let model = ScriptedModel::start(script(cli, workdir, reached)).await?;
     let step = Step {
         kind,
@@ -87,18 +135,7 @@ pub async fn probe(
     };
     let stop = CancellationToken::new();
     let ended = step.run_for(Purpose::Probe, context, stop, &|_| ()).await;
-    let requests = model.requests();
-    let observed = ProbeObservations {
-        planted: planted.count,
-        obeyed: planted.effects(&requests),
-        offered: model.offered(),
-        native_effect: workdir.join(PROOF).exists(),
-        reached: workdir.join(reached).exists(),
-        error: ended.err().map(|failed| failed.to_string()),
-    };
-    let report = observed.report(kind, &installed);
-    context.verdicts.keep(kind, &installed, report.verdict);
-    Ok(report)
+    Ok((model, ended))
 }
 
 struct ProbeObservations {
@@ -144,6 +181,7 @@ impl ProbeObservations {
                 Verdict::Coexists
             },
             error: self.error,
+            boxed: None,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Runs a step with an agent program: starts it below a warden, reads its events and judges its end.
 
+mod environment;
 mod prompt;
 
-use std::time::Duration;
+use std::{os::fd::AsFd, time::Duration};
 
-use callgate_process::{CloseTimes, Ending, Process, ProcessSpec, warden};
+use callgate_boxes::OpenBox;
+use callgate_process::{CloseTimes, Ending, Process, ProcessSpec, sandbox::Sandbox, warden};
 use callgate_server::StepDoor;
 use callgate_wire::{Cut, LineCutter};
 use serde_json::Value;
@@ -15,9 +17,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Options, Proxy, StepEvent, StepFailed, Tokens,
-    access::{self, Variables},
-    bypass,
+    Proxy, StepEvent, StepFailed, Tokens,
+    access::Variables,
+    agent_box, bypass,
     cli::AgentCli,
     door::Door,
     events::AgentEvent,
@@ -28,6 +30,9 @@ use crate::{
     step::Run,
 };
 
+#[cfg(test)]
+pub(crate) use environment::own_environment;
+
 /// The time between SIGTERM and SIGKILL. With the rest of the cleanup, a stopped step is gone within 6 s.
 const TERM_GRACE: Duration = Duration::from_secs(4);
 /// Longer event lines are skipped. Generous: an event may carry a whole tool result.
@@ -37,6 +42,9 @@ const STDERR_BYTES: usize = 4 * 1024;
 /// How long to wait for the end of a stream after the program has ended.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 const PIECE: usize = 64 * 1024;
+/// The size of the pipe of an agent's events; the most that Linux grants every user.
+#[cfg(target_os = "linux")]
+const EVENT_PIPE_BYTES: usize = 1024 * 1024;
 
 /// What an agent has reported so far.
 #[derive(Debug, Default)]
@@ -77,11 +85,8 @@ pub(crate) async fn run(
         crate::log::door_failed();
     }
     let is_proxied = run.step.proxy != Proxy::Off;
-    judge(
-        ended,
-        progress,
-        !is_proxied || step_door.tools_were_listed(),
-    )
+    let listed = !is_proxied || step_door.tools_were_listed();
+    judge(ended, progress, listed).inspect_err(|failed| agent_box::advise(run, failed))
 }
 
 type Serving = Option<JoinHandle<()>>;
@@ -95,19 +100,17 @@ fn open_door(
     if run.step.proxy == Proxy::Off {
         return Ok((None, None));
     }
-    let door = Door::open(folder)?;
+    let door = Door::open(folder, agent_box::has_sockets(run))?;
     let file = RelayFile {
-        socket: Some(door.socket.clone()),
-        token: Some(door.token.clone()),
         traceparent: run.span.context().map(|trace| trace.parent().to_owned()),
         intercept_builtins: run.step.proxy == Proxy::Full,
-        plugin_tools: Vec::new(),
-        root_dir: None,
+        ..door.relay_file()
     };
     let text = serde_json::to_string(&file).map_err(std::io::Error::from)?;
     let relay = Relay {
         program: run.context.program.clone(),
         file: folder.write("relay.json", &text)?,
+        doors: door.paths(),
     };
     let serving = door.serve(run.context.clone(), step_door.clone(), closing.clone());
     Ok((Some(relay), Some(tokio::spawn(serving))))
@@ -122,13 +125,27 @@ async fn prepare<'a>(
 ) -> Result<Program<'a>, StepFailed> {
     let users = [run.context.env.as_slice(), &run.step.options.extra_env].concat();
     let users = Variables(&users);
+    let plan = agent_box::plan(run);
     let home = match run.step.proxy {
         Proxy::Full => Some(OwnHome::make(folder)?),
+        // In a box the user's home is out of reach.
+        Proxy::Additive if plan.is_some() => Some(OwnHome::make(folder)?),
         Proxy::Additive | Proxy::Off => None,
     };
     let env = match &home {
         None => users.0.to_vec(),
-        Some(own) => own_environment(cli, users, &run.step.options, own),
+        Some(own) => environment::of_step(run, cli, users, own),
+    };
+    let grants = home.as_ref().map(|home| agent_box::Grants {
+        folder,
+        home,
+        env: &env,
+        users,
+        relay: relay.as_ref(),
+    });
+    let open_box = match plan.zip(grants) {
+        Some((plan, grants)) => Some(agent_box::open(run, cli, plan, &grants)?),
+        None => None,
     };
     let task = Task {
         warden_program: &run.context.warden_program,
@@ -140,23 +157,16 @@ async fn prepare<'a>(
         users,
         env: &env,
         home,
+        sandbox: open_box.as_ref().map(OpenBox::sandbox),
         relay,
     };
     let launch = cli.launch(&task).await?;
-    Ok(Program { cli, env, launch })
-}
-
-/// The environment of an agent with a home of its own: what its login needs, and what the step names.
-pub(crate) fn own_environment(
-    cli: &dyn AgentCli,
-    users: Variables<'_>,
-    options: &Options,
-    own: &OwnHome,
-) -> Vec<(String, String)> {
-    let mut env = access::passed(users, &cli.accesses(users, options), false);
-    env.extend(own.variables());
-    env.extend(options.extra_env.iter().cloned());
-    env
+    Ok(Program {
+        cli,
+        env,
+        launch,
+        open_box,
+    })
 }
 
 /// An agent's program, ready to start.
@@ -164,19 +174,22 @@ struct Program<'a> {
     cli: &'a dyn AgentCli,
     env: Vec<(String, String)>,
     launch: Launch,
+    open_box: Option<OpenBox>,
 }
 
 impl Program<'_> {
     /// Runs the program until it ends, is stopped or runs out of time, and cleans up after it.
     async fn run(
-        self,
+        mut self,
         run: &Run<'_>,
         folder: &Folder,
         closing: &CancellationToken,
         progress: &mut StepProgress,
     ) -> Result<ProgramExit, StepFailed> {
         let cli = self.cli;
-        let mut process = self.spawn(run, folder)?;
+        let open_box = self.open_box.take();
+        let sandbox = open_box.as_ref().map(|open| open.sandbox().clone());
+        let mut process = self.spawn(run, folder, sandbox)?;
         let stderr = tokio::spawn(tail(process.take_stderr()));
         let ended = watch(run, cli, &mut process, progress).await;
         // The door closes first: calls in flight must not outlive the agent that made them.
@@ -188,13 +201,21 @@ impl Program<'_> {
             };
             process.close(times).await;
         }
+        if let Some(open_box) = open_box {
+            open_box.close().await;
+        }
         let stderr = tokio::time::timeout(STREAM_TIMEOUT, stderr).await;
         let stderr = stderr.ok().and_then(Result::ok).unwrap_or_default();
-        started(cli.program(), ended?, stderr)
+        started(cli.program(), ended?, agent_box::own_words(&stderr))
     }
 
     /// Starts the program and writes its prompt to stdin.
-    fn spawn(self, run: &Run<'_>, folder: &Folder) -> Result<Process, StepFailed> {
+    fn spawn(
+        self,
+        run: &Run<'_>,
+        folder: &Folder,
+        sandbox: Option<Sandbox>,
+    ) -> Result<Process, StepFailed> {
         let Launch {
             mut args,
             env: added,
@@ -213,7 +234,7 @@ impl Program<'_> {
             args,
             env,
             cwd: Some(cwd.unwrap_or_else(|| run.step.workdir.clone())),
-            sandbox: None,
+            sandbox,
         };
         let spawned = Process::spawn_for(&spec, folder.path());
         let mut process = spawned.map_err(|error| StepFailed::NotStarted {
@@ -239,6 +260,9 @@ async fn watch(
     progress: &mut StepProgress,
 ) -> Result<Ending, StepFailed> {
     let stdout = process.take_stdout();
+    if let Some(stdout) = &stdout {
+        enlarge(stdout);
+    }
     let mut watcher = Watcher { run, cli, progress };
     let reading = watcher.read(stdout);
     let timeout = run.step.timeout.unwrap_or(Duration::MAX);
@@ -258,6 +282,16 @@ async fn watch(
         () = tokio::time::sleep(timeout) => Err(StepFailed::TimedOut(timeout)),
     }
 }
+
+/// Makes room for the events of an agent. Gemini exits without waiting until its last events are written: behind a large event,
+/// they would be lost in a full pipe. Best effort: the system may allow less.
+#[cfg(target_os = "linux")]
+fn enlarge(stdout: impl AsFd) {
+    let _ = rustix::pipe::fcntl_setpipe_size(stdout, EVENT_PIPE_BYTES);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn enlarge(_stdout: impl AsFd) {}
 
 /// Distinguishes a program that ran from one that the warden could not start.
 fn started(program: &str, ending: Ending, stderr: String) -> Result<ProgramExit, StepFailed> {

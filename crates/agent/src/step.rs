@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use callgate_boxes::BoxPlan;
 use callgate_call::StepSpan;
 use callgate_gate::{CallerIdentity, Host};
 use callgate_record::RecordType;
@@ -32,6 +33,8 @@ pub struct StepContext {
     pub env: Vec<(String, String)>,
     /// The stored verdicts on installed agents.
     pub verdicts: Verdicts,
+    /// What agents may reach besides what their step grants; `None` runs them without a box.
+    pub agent_box: Option<BoxPlan>,
 }
 
 /// Where an agent's tools come from.

@@ -67,7 +67,7 @@ impl Bench {
         let (home, env) = match proxy {
             Proxy::Full => {
                 let own = OwnHome::make(&self.folder).unwrap();
-                let env = own_environment(cli, users, &self.options, &own);
+                let env = own_environment(cli, users, &self.options, (&own, false));
                 (Some(own), env)
             }
             Proxy::Additive | Proxy::Off => (None, self.env.clone()),
@@ -75,6 +75,7 @@ impl Bench {
         let relay = Relay {
             program: PathBuf::from("/opt/callgate"),
             file: self.folder.path().join("relay.json"),
+            doors: Vec::new(),
         };
         let task = Task {
             // Does not exist: a test must not start the agent's program.
@@ -87,6 +88,7 @@ impl Bench {
             users,
             env: &env,
             home,
+            sandbox: None,
             relay: (proxy != Proxy::Off).then_some(relay),
         };
         cli.launch(&task).await

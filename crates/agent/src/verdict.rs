@@ -66,6 +66,7 @@ async fn version(
         args: &["--version"],
         env: &env,
         cwd: &home.work(),
+        sandbox: None,
     };
     ask(warden_program, &question).await
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use callgate_builtin::{Builtins, Roots};
+use callgate_builtin::{Builtins, Roots, Shape};
 use callgate_call::{ApprovalSettings, LocalProvider};
 use callgate_config::{Failed, Settings, bytes};
 use callgate_gate::Naming;
@@ -34,19 +34,19 @@ pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
     })
 }
 
-/// The plan for the fleet of an agent step: the built-in tools over its folder if requested, the operations of
-/// plugins, and none of the configured servers.
+/// The plan for the fleet of an agent step: the built-in tools over its folder in this shape, if they are offered, the
+/// operations of plugins, and none of the configured servers.
 pub fn step(
     settings: &Settings,
     workdir: &Path,
-    offers_builtins: bool,
+    offered: Option<Shape>,
     plugins: Vec<Arc<dyn LocalProvider>>,
 ) -> Result<FleetPlan, Failed> {
     let more = settings.config.builtins.roots.clone().unwrap_or_default();
     let roots = [workdir.to_owned()].into_iter().chain(more).collect();
     let builtins = builtins(roots, settings)?;
     let policy = settings.step_policy(builtins.root());
-    let builtins = offers_builtins.then(|| Arc::new(builtins) as Arc<dyn LocalProvider>);
+    let builtins = offered.map(|shape| Arc::new(builtins.shaped(shape)) as Arc<dyn LocalProvider>);
     Ok(FleetPlan {
         servers: Vec::new(),
         local_providers: builtins.into_iter().chain(plugins).collect(),

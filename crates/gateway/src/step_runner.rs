@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use callgate_agent::{Proxy, StepEvent, StepFailed, relay::PluginTools};
+use callgate_agent::{StepEvent, StepFailed, relay::PluginTools};
+use callgate_builtin::Shape;
 use callgate_call::{Caller, Received};
 use callgate_gate::{Door, Source, Transport};
 use callgate_wire::{Frame, Id, Strictness, message};
@@ -20,7 +21,7 @@ use crate::{
     local_user::local_host,
     plan,
     running::{Running, StepGate},
-    steps::{NoTools, StepPlugins, context},
+    steps::{NoTools, StepPlugins, context, offered_builtins},
 };
 
 /// A step's calls end before the step does, so shutdown has little to wait for.
@@ -43,12 +44,12 @@ impl GatedStepRunner<'_> {
     async fn gate(
         &self,
         workdir: &std::path::Path,
-        offers_builtins: bool,
+        builtins: Option<Shape>,
         wanted: &[PluginTools],
     ) -> Result<StepGate, Failure> {
         let told = |error: NoTools| Failure::Failed(format!("{}: {error}", error.code()));
         let tools = self.plugins.tools(wanted).await.map_err(told)?;
-        let plan = plan::step(self.settings, workdir, offers_builtins, tools);
+        let plan = plan::step(self.settings, workdir, builtins, tools);
         let plan = plan.map_err(|error| failed(&error))?;
         let gate = self.running.step_gate(self.settings, plan);
         gate.map_err(|error| failed(&error))
@@ -68,11 +69,11 @@ impl StepRunner for GatedStepRunner<'_> {
     ) -> BoxFuture<'a, Result<Outcome, Failure>> {
         Box::pin(async move {
             let step = &task.step;
-            let offers_builtins = step.proxy == Proxy::Full;
+            let builtins = offered_builtins(step);
             let gate = self
-                .gate(&step.workdir, offers_builtins, &task.plugin_tools)
+                .gate(&step.workdir, builtins, &task.plugin_tools)
                 .await?;
-            let context = context(self.settings, &gate.gateway);
+            let context = context(self.settings, &gate.gateway, Some(step));
             let context = Arc::new(context.map_err(|error| failed(&error))?);
             let ended = step.run(&context, stop, tell).await;
             drop(context);
@@ -100,7 +101,7 @@ impl StepRunner for GatedStepRunner<'_> {
                 plugin: task.plugin.clone(),
                 expose: vec![task.operation.clone()],
             };
-            let gate = self.gate(&self.workdir, false, &[wanted]).await?;
+            let gate = self.gate(&self.workdir, None, &[wanted]).await?;
             let answer = call(&gate, &task, self.caller.clone(), stop).await;
             gate.close(PATIENCE).await;
             answer

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
-use callgate_agent::{StepContext, Verdicts, relay::PluginTools as Wanted};
+use callgate_agent::{AgentKind, Proxy, Step, StepContext, Verdicts, relay::PluginTools as Wanted};
 use callgate_boxes::{BoxPlan, ConnectionRecord};
+use callgate_builtin::{Pages, Shape};
 use callgate_call::LocalProvider;
 use callgate_config::{Failed, FoundPlugin, PluginDirs, Settings, trust::TrustList};
 use callgate_gate::Naming;
@@ -29,12 +30,23 @@ use crate::{
     running::Running,
 };
 
+/// What is left of an agent's longest result for the note that more lines follow.
+const NOTE_BYTES: usize = 1024;
+const NOTE_LINES: u64 = 10;
 /// The deadline of an operation in an agent step. It is long because the step has its own timeout.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// The context of a step behind this gate.
-pub fn context(settings: &Settings, gateway: &Gate) -> Result<StepContext, Failed> {
+/// The context of a step behind this gate. `step` is `None` for a probe.
+pub fn context(
+    settings: &Settings,
+    gateway: &Gate,
+    step: Option<&Step>,
+) -> Result<StepContext, Failed> {
     let program = std::env::current_exe();
+    // Native tools work on the files themselves; ours do it in this process.
+    let work = step.filter(|step| step.proxy == Proxy::Additive);
+    let spec = settings.agent_box(work.map(|step| step.workdir.as_path()))?;
+    let record = ConnectionRecord::in_log(gateway.path().recorder().clone());
     Ok(StepContext {
         gateway: gateway.clone(),
         frame_bytes: settings.frame_bytes(),
@@ -45,7 +57,28 @@ pub fn context(settings: &Settings, gateway: &Gate) -> Result<StepContext, Faile
         warden_program: settings.warden_program.clone(),
         env: environment::minimal(Inherit::All, &[], std::env::vars()),
         verdicts: Verdicts::of(&settings.data_dir),
+        agent_box: spec.map(|spec| BoxPlan { spec, record }),
     })
+}
+
+/// The built-in tools as the agent of a step gets them; `None` if it gets none.
+pub fn offered_builtins(step: &Step) -> Option<Shape> {
+    match step.proxy {
+        Proxy::Full => Some(shape(step.kind)),
+        Proxy::Additive | Proxy::Off => None,
+    }
+}
+
+/// The built-in tools as this agent needs them.
+pub fn shape(kind: AgentKind) -> Shape {
+    let pages = kind.longest_result().map(|longest| Pages {
+        bytes: longest.bytes.saturating_sub(NOTE_BYTES),
+        lines: Some(longest.lines.saturating_sub(NOTE_LINES)),
+    });
+    Shape {
+        both_spellings: kind.validates_arguments(),
+        pages: pages.unwrap_or_default(),
+    }
 }
 
 /// The box of the commands of a workflow run, if `workflows.box` is set.

@@ -76,6 +76,7 @@ impl Stage {
             warden_program: own_program(),
             env,
             verdicts: Verdicts::of(&place.path().join("data")),
+            agent_box: None,
         };
         Self {
             place,

@@ -21,7 +21,7 @@ use callgate_config::{Settings, TimeSpan};
 
 use callgate_gateway::steps::StepPlugins;
 
-use callgate_gateway::steps::context;
+use callgate_gateway::steps::{context, offered_builtins, shape};
 
 use crate::{
     args::{Agent, AgentMode, Gateway, Shared},
@@ -72,10 +72,10 @@ async fn run_step(
         }
     };
     let plan =
-        callgate_gateway::plan::step(settings, &step.workdir, step.proxy == Proxy::Full, tools)?;
+        callgate_gateway::plan::step(settings, &step.workdir, offered_builtins(step), tools)?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
     plugins.log_is_open(running.gateway.path().recorder().clone());
-    let context = Arc::new(context(settings, &running.gateway)?);
+    let context = Arc::new(context(settings, &running.gateway, Some(step))?);
     let mut ended = None;
     let stepping = async {
         let tell = |event: StepEvent| print_event(&event, as_json);
@@ -201,7 +201,8 @@ fn failure(failed: &StepFailed) -> Failed {
     match failed {
         StepFailed::Missing(_)
         | StepFailed::ProjectFile { .. }
-        | StepFailed::LoginExpired { .. } => Failed::user(failed.to_string()),
+        | StepFailed::LoginExpired { .. }
+        | StepFailed::Boxed(_) => Failed::user(failed.to_string()),
         StepFailed::Setup(_) => Failed::system(failed.to_string()),
         StepFailed::NotStarted { .. }
         | StepFailed::NoTools
@@ -240,10 +241,17 @@ fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
                 "NATIVE CALL",
                 "HOSTILE FILES",
                 "VERDICT",
+                "IN ITS BOX",
                 "NOTE",
             ],
             &cells,
         );
+        let probed = rows.iter().filter_map(|(_, row)| row.as_ref().ok());
+        // The same for all of them.
+        let boxed = probed.filter_map(|report| report.boxed.as_ref()).next();
+        for sentence in boxed.iter().flat_map(|boxed| &boxed.holds) {
+            outln!("boxes: {sentence}");
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -268,9 +276,9 @@ async fn probe_one(
     let place = Folder::make().map_err(system)?;
     let desk = place.path().join("desk");
     fs::create_dir(&desk).map_err(system)?;
-    let plan = callgate_gateway::plan::step(settings, &desk, true, Vec::new())?;
+    let plan = callgate_gateway::plan::step(settings, &desk, Some(shape(kind)), Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
-    let context = Arc::new(context(settings, &running.gateway)?);
+    let context = Arc::new(context(settings, &running.gateway, None)?);
     let probed = probe(&context, kind, &desk).await;
     drop(context);
     running.stop(PATIENCE).await;
@@ -311,6 +319,7 @@ fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> 
                 native.to_owned(),
                 hostile,
                 report.verdict.as_str().to_owned(),
+                in_box(report),
                 note,
             ]
         }
@@ -323,9 +332,20 @@ fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> 
                 dash(),
                 dash(),
                 dash(),
+                dash(),
                 one_line(&error.to_string(), 80),
             ]
         }
+    }
+}
+
+fn in_box(report: &ProbeReport) -> String {
+    match &report.boxed {
+        None => "off".to_owned(),
+        Some(boxed) => match &boxed.error {
+            None => format!("works ({})", boxed.mode),
+            Some(error) => format!("fails: {}", one_line(error, 80)),
+        },
     }
 }
 

@@ -3,6 +3,9 @@
 use callgate_config::Settings;
 use callgate_gate::{BoxMode, BoxSpec, Launch};
 
+/// The agents of steps, in lists of what runs.
+const AGENTS: &str = "agents";
+
 /// The word for the box of a server: its mode, `none`, or `-` if callgate starts no process for it.
 pub(crate) fn word(settings: &Settings, server: &str) -> &'static str {
     let mut servers = settings.servers.iter();
@@ -25,16 +28,19 @@ pub(crate) fn missing(settings: &Settings) -> Vec<String> {
     let plugins = settings.plugins().map(|(name, _)| name);
     let plugins = plugins.filter(|name| matches!(settings.plugin_box(name), Ok(None)));
     let plugins = plugins.map(|name| format!("plugin {name}"));
-    servers.chain(plugins).collect()
+    let agents = matches!(settings.agent_box(None), Ok(None)).then(|| AGENTS.to_owned());
+    servers.chain(plugins).chain(agents).collect()
 }
 
-/// The modes of the boxes of servers and plugins.
+/// The modes of the boxes of servers, plugins and agents.
 pub(crate) fn modes(settings: &Settings) -> Vec<BoxMode> {
     let servers = settings.servers.iter();
     let servers = servers.filter_map(|spec| spec.sandbox.clone());
     let plugins = settings.plugins();
     let plugins = plugins.filter_map(|(name, _)| settings.plugin_box(name).ok().flatten());
-    servers.chain(plugins).map(|sandbox| sandbox.mode).collect()
+    let agents = settings.agent_box(None).ok().flatten();
+    let all = servers.chain(plugins).chain(agents);
+    all.map(|sandbox| sandbox.mode).collect()
 }
 
 /// Each box in one line.
@@ -47,7 +53,27 @@ pub(crate) fn lines(settings: &Settings) -> Vec<String> {
         Some((format!("plugin {name}"), sandbox))
     });
     let all = servers.chain(plugins);
-    all.map(|(who, sandbox)| line(&who, &sandbox)).collect()
+    let lines = all.map(|(who, sandbox)| line(&who, &sandbox));
+    lines.chain(agents(settings)).collect()
+}
+
+/// The box of agents.
+fn agents(settings: &Settings) -> Option<String> {
+    let sandbox = settings.agent_box(None).ok().flatten()?;
+    let mode = sandbox.mode.as_str();
+    let more = [&sandbox.read, &sandbox.write];
+    let paths = more
+        .into_iter()
+        .flatten()
+        .map(|path| format!("`{}`", path.display()));
+    let more: Vec<String> = paths.chain(sandbox.net.iter().cloned()).collect();
+    let more = match more.is_empty() {
+        true => String::new(),
+        false => format!("; besides, {}", more.join(", ")),
+    };
+    Some(format!(
+        "{AGENTS} are boxed ({mode}): each has its own program, its step's folders and its model's endpoint{more}"
+    ))
 }
 
 fn line(who: &str, sandbox: &BoxSpec) -> String {

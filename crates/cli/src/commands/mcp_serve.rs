@@ -3,14 +3,13 @@
 
 use std::{
     io,
-    net::Shutdown,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{self, ExitCode},
     thread,
     time::Duration,
 };
 
-use callgate_agent::relay::{self, RelayFile};
+use callgate_agent::relay::{Connection, RelayFile};
 use callgate_call::TraceContext;
 use callgate_server::{StdioDoor, StepDoor};
 use callgate_upstream::Profile;
@@ -41,28 +40,25 @@ pub(crate) fn run(shared: &Shared) -> Result<ExitCode, Failed> {
     let missing = || Failed::user("`mcp-serve` needs `--config FILE`");
     let file = shared.config.as_deref().ok_or_else(missing)?;
     let relay_file = RelayFile::read(file).map_err(|error| Failed::user(error.to_string()))?;
-    match (&relay_file.socket, &relay_file.token) {
-        (Some(socket), Some(token)) => relay_to(socket, token),
-        (Some(_), None) => Err(Failed::user("the file names a socket but no token")),
-        (None, _) => serve_tools(shared, &relay_file),
+    match Connection::open(&relay_file) {
+        Some(Ok(connection)) => relay_to(connection),
+        Some(Err(error)) => Err(Failed::user(error.to_string())),
+        None => serve_tools(shared, &relay_file),
     }
 }
 
 /// Copies bytes until the step or the agent disconnects.
-fn relay_to(socket: &Path, token: &str) -> Result<ExitCode, Failed> {
-    let stream = relay::connect(socket, token).map_err(|error| Failed::user(error.to_string()))?;
+fn relay_to(connection: Connection) -> Result<ExitCode, Failed> {
     let failed = |error: io::Error| Failed::system(format!("cannot relay: {error}"));
     let mut signals = ProcessSignals::new([SIGTERM, SIGINT, SIGHUP]).map_err(failed)?;
-    let ending = stream.try_clone().map_err(failed)?;
     thread::spawn(move || {
         if signals.forever().next().is_some() {
-            // The step sees the end of the stream and cancels the calls in flight.
-            let _ = ending.shutdown(Shutdown::Both);
+            // The step sees the end of the connection and cancels the calls in flight.
             process::exit(0);
         }
     });
     // An agent that closes its pipes without warning is a normal end of the step.
-    let _ = relay::copy(io::stdin(), io::stdout(), &stream);
+    let _ = connection.copy(io::stdin(), io::stdout());
     Ok(ExitCode::SUCCESS)
 }
 
@@ -98,8 +94,8 @@ fn serve_tools(shared: &Shared, relay_file: &RelayFile) -> Result<ExitCode, Fail
                 return Err(error.into());
             }
         };
-        let plan =
-            callgate_gateway::plan::step(&settings, &root, relay_file.intercept_builtins, tools)?;
+        let builtins = relay_file.intercept_builtins.then(Default::default);
+        let plan = callgate_gateway::plan::step(&settings, &root, builtins, tools)?;
         let running = Running::start_with(&settings, plan, Profile::gateway())?;
         plugins.log_is_open(running.gateway.path().recorder().clone());
         let session = Ulid::generate().to_string();

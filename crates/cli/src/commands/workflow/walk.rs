@@ -154,7 +154,7 @@ async fn walked(
     as_json: bool,
 ) -> Result<RunEnd, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
-    let plan = callgate_gateway::plan::step(settings, &journal.workdir, false, Vec::new())?;
+    let plan = callgate_gateway::plan::step(settings, &journal.workdir, None, Vec::new())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
     let command_box = command_box(settings, &running, &journal.workdir)?;
     let step_runner = GatedStepRunner {
