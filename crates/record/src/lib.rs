@@ -44,7 +44,7 @@ pub use instant::InstantWriter;
 pub use ledger::{
     Account, Counted, Ledger, LedgerError, LedgerFuture, RateUsage, Reservation, Usage,
 };
-pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder};
+pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder, Watching};
 pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
 pub use store::{DurabilityWait, Log, Placing, Position, Store, StoreError};
 pub use stores::{Backend, BackendError, SharedStores, Stores};

@@ -2,6 +2,8 @@
 
 mod checks;
 mod holds;
+mod native;
+mod watching;
 
 use std::sync::Arc;
 
@@ -14,6 +16,8 @@ use crate::{
     CallEntry, Decision, Effect, Entry, Event, Failed, Finished, Intent, Origin, Position, RawJson,
     RecordType, Redactor, Status, Store, StoreError,
 };
+use watching::Watched;
+pub use watching::Watching;
 
 /// Longer names and ids from hosts are cut to this length.
 const MAX_NAME_CHARS: usize = 256;
@@ -90,6 +94,7 @@ pub struct Recorder {
     store: Arc<dyn Store>,
     redactor: Arc<Redactor>,
     on_failure: OnFailure,
+    watched: Arc<Watched>,
 }
 
 impl Recorder {
@@ -98,6 +103,7 @@ impl Recorder {
             store,
             redactor: Arc::new(redactor),
             on_failure,
+            watched: Arc::default(),
         }
     }
 
@@ -111,12 +117,16 @@ impl Recorder {
         let id = permit.call().attempt.id;
         let (entry, on_failure) = self.about_to_forward(&permit);
         match (self.store.place(&entry).await, on_failure) {
-            (Ok(position), on_failure) => self.keep_or_withdraw(id, position, on_failure).await?,
+            (Ok(position), on_failure) => {
+                self.keep_or_withdraw(id, position, on_failure).await?;
+                self.watched.show(&entry);
+            }
             (Err(error), OnFailure::Refuse) => {
                 self.refused_unwritten(entry, &error);
                 return Err(NotRecorded(error));
             }
             (Err(error), OnFailure::Allow) => {
+                self.watched.show(&entry);
                 // The event is separate from the entry, which looks like any other once it is written: an operator
                 // must be able to find the calls that ran before they were on record.
                 self.store.append_or_queue(entry);
@@ -169,7 +179,7 @@ impl Recorder {
     pub fn denied(&self, denied: &Denied) {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.status = Some(Status::Blocked);
-        self.store.append_or_queue(Entry::Refused(entry));
+        self.refuse(entry);
     }
 
     /// Records an attempt that ended before a decision.
@@ -191,17 +201,7 @@ impl Recorder {
         entry.tool = asked.map(|asked| name(&asked));
         entry.status = Some(status);
         entry.error = Some(self.redacted(error));
-        self.store.append_or_queue(Entry::Refused(entry));
-    }
-
-    /// Records a tool that an agent used without the gate, as its own events report.
-    pub fn bypassed(&self, attempt: &Attempt, agent: &str) {
-        let mut entry = self.attempted(attempt);
-        entry.server = Some(name(agent));
-        let tool = attempt.frame.param("name").and_then(|tool| tool.as_str());
-        entry.tool = tool.map(|tool| name(&tool));
-        entry.status = Some(Status::Bypassed);
-        self.store.append_or_queue(Entry::Refused(entry));
+        self.refuse(entry);
     }
 
     /// Records an attempt that was refused for its intent or its arguments. Without a target, the record has the
@@ -237,7 +237,7 @@ impl Recorder {
             code: 0,
             message: text,
         });
-        self.store.append_or_queue(Entry::Refused(entry));
+        self.refuse(entry);
     }
 
     /// Records the end of a forwarded call. A failed write is retried, so the end is never lost.
@@ -252,9 +252,9 @@ impl Recorder {
                 .map(|response| self.redactor.body(response)),
             error: outcome.error.map(|error| self.redacted(error)),
         };
-        let placing = self
-            .store
-            .place_or_queue(Entry::Finished(Box::new(finished)));
+        let entry = Entry::Finished(Box::new(finished));
+        self.watched.show(&entry);
+        let placing = self.store.place_or_queue(entry);
         if let Some(position) = placing.await {
             // A failed wait is reported by the store itself; the call has happened all the same.
             let _ = self.store.settled(position).await;
@@ -324,9 +324,23 @@ impl Recorder {
         }
     }
 
+    /// A text without its secrets.
+    pub fn redact(&self, text: &str) -> String {
+        self.redactor.whole(text)
+    }
+
+    /// Records a call that ended before it was sent.
+    fn refuse(&self, entry: Box<CallEntry>) {
+        let entry = Entry::Refused(entry);
+        self.watched.show(&entry);
+        self.store.append_or_queue(entry);
+    }
+
     async fn take(&self, entry: &Entry) -> Result<(), StoreError> {
         let position = self.store.place(entry).await?;
-        self.store.settled(position).await
+        self.store.settled(position).await?;
+        self.watched.show(entry);
+        Ok(())
     }
 
     /// The entry of a call that is about to be forwarded, and what happens when it cannot be written.

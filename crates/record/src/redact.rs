@@ -146,6 +146,11 @@ impl Redactor {
         self.keep(text.as_bytes(), TEXT_BYTES).text
     }
 
+    /// A text of any length.
+    pub(crate) fn whole(&self, text: &str) -> String {
+        self.keep(text.as_bytes(), usize::MAX).text
+    }
+
     fn keep(&self, raw: &[u8], cap: usize) -> RedactedText {
         let window = &raw[..raw.len().min(cap.saturating_add(SLACK_BYTES))];
         let window = match std::str::from_utf8(window) {

@@ -28,7 +28,7 @@ impl Recorder {
         entry.approval_id = Some(approval.clone());
         entry.status = Some(Status::Rejected);
         entry.error = Some(self.redacted(error));
-        self.store.append_or_queue(Entry::Refused(entry));
+        self.refuse(entry);
     }
 
     /// Records a call that was cancelled before it was sent, with the policy's decision and the approval that it
@@ -47,7 +47,7 @@ impl Recorder {
             code: 0,
             message: "cancelled by the host before it was sent".to_owned(),
         });
-        self.store.append_or_queue(Entry::Refused(entry));
+        self.refuse(entry);
     }
 
     /// Records the answer to a client that asked whether a call is allowed.
@@ -138,6 +138,6 @@ impl Recorder {
         let mut entry = self.decided(denied.call(), denied.ruling(), Decision::Deny);
         entry.approval_id = approval.cloned();
         entry.status = Some(Status::Rejected);
-        self.store.append_or_queue(Entry::Refused(entry));
+        self.refuse(entry);
     }
 }

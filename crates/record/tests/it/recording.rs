@@ -245,3 +245,40 @@ async fn check_answers_are_recorded_before_they_are_given() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_watcher_sees_the_entries_of_its_session_until_it_is_dropped() {
+    let (recorder, _) = recorder(OnFailure::Refuse);
+    let seen: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let told = seen.clone();
+    let watching = recorder.watch("s1", move |entry| {
+        let kind = written(entry)["kind"].as_str().unwrap().to_owned();
+        told.lock().unwrap().push(kind);
+    });
+    let other = recorder.watch("s2", |entry| panic!("of another session: {entry:?}"));
+    let allowed = call("read", &json!({"path": "a"}));
+    let (_, open) = recorder.forwarding(permitted(allowed)).await.unwrap();
+    recorder.finished(open, outcome(None, None)).await;
+    recorder.denied(&denied(call("write", &json!({}))));
+    let hold = held(call("delete", &json!({})));
+    recorder.held(&hold, None, Status::Pending).await.unwrap();
+    assert_eq!(
+        *seen.lock().unwrap(),
+        ["forwarding", "finished", "refused", "held"]
+    );
+    drop((watching, other));
+    recorder.denied(&denied(call("write", &json!({}))));
+    assert_eq!(seen.lock().unwrap().len(), 4);
+}
+
+#[test]
+fn a_native_tool_that_its_agent_refused_is_blocked_and_not_bypassed() {
+    let (recorder, memory) = recorder(OnFailure::Refuse);
+    let params = json!({"name": "Bash", "arguments": {"command": "ls"}});
+    recorder.refused_by_agent(&attempt("tools/call", &params), "claude");
+    let entry = memory.call();
+    assert_eq!(entry.status, Some(Status::Blocked));
+    assert_eq!(entry.server.as_deref(), Some("claude"));
+    let why = "`claude` refused its own tool";
+    assert_eq!(entry.reason.as_deref(), Some(why));
+}
