@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use callgate_testkit::goplugin::plugin::{RawPlugin, Wrong};
 use callgate_testkit::{StdioHost, processes_with, wait_until};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::evidence::all_records;
+use crate::evidence::{all_records, signal};
 use crate::setup::{Bed, VERSION};
 use crate::shell::{run, typed};
 use crate::talk::{request, tools};
@@ -88,17 +89,42 @@ fn a_plugin_crash_leaves_the_effect_unknown_and_the_plugin_restarts() {
     let mut host = bed.stdio_ready();
     let crashed = call(&mut host, "raw__crash", &json!({}));
     assert_eq!(crashed["error"]["data"]["effect"], "unknown", "{crashed}");
-    let is_back = || {
-        let answer = call(&mut host, "raw__echo", &json!({"text": "x"}));
-        answer["result"]["structuredContent"]["text"] == "x"
-    };
-    assert!(wait_until(Duration::from_secs(20), is_back));
-    assert_eq!(bed.read("log").matches("execute crash").count(), 1);
+    // The next call waits for the new process.
+    let next = call(&mut host, "raw__echo", &json!({"text": "x"}));
+    assert_eq!(next["result"]["structuredContent"]["text"], "x", "{next}");
+    let log = bed.read("log");
+    assert_eq!(log.matches("execute crash").count(), 1, "{log}");
+    assert_eq!(log.matches("init").count(), 2, "{log}");
     let huge = call(&mut host, "raw__huge", &json!({}));
     let text = huge["error"]["message"].as_str().expect("an error");
     assert!(text.contains("larger than the frame limit"), "{text}");
     let after = call(&mut host, "raw__echo", &json!({"text": "y"}));
     assert_eq!(after["result"]["structuredContent"]["text"], "y");
+}
+
+#[test]
+fn a_plugin_that_was_killed_between_calls_is_restarted_for_the_next_one() {
+    let bed = bed(&RawPlugin::with_all("".into()));
+    let mut host = bed.stdio_ready();
+    let program = bed.path("plugins/raw/awf-plugin-raw").display().to_string();
+    for round in 1..=2 {
+        let killed = processes_with(&program);
+        assert!(!killed.is_empty(), "the plugin runs");
+        for pid in &killed {
+            signal(*pid, Signal::KILL);
+        }
+        let gone = || {
+            killed
+                .iter()
+                .all(|pid| !processes_with(&program).contains(pid))
+        };
+        assert!(wait_until(Duration::from_secs(20), gone));
+        let next = call(&mut host, "raw__echo", &json!({"text": "x"}));
+        assert_eq!(next["result"]["structuredContent"]["text"], "x", "{next}");
+        let log = bed.read("log");
+        assert_eq!(log.matches("init").count(), round + 1, "{log}");
+        assert_eq!(log.matches("execute echo").count(), round, "{log}");
+    }
 }
 
 #[test]

@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use callgate_call::{Exchange, Failure, LocalProvider, Provider, Reply};
+use callgate_call::{Exchange, Failure, LocalProvider, Provider, Reply, TraceContext};
 use callgate_gate::{Listing, Permit, ServerName, Target, Tool, ToolSource};
 use callgate_record::{Effect, Recorded};
 use callgate_wire::{Id, RpcError, ToolResult, message};
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::time::timeout;
+use tonic::Request;
 
 use crate::{
     Plugin, UnsupportedSchema,
@@ -102,7 +103,7 @@ impl PluginTools {
         let process = process.map_err(|error| self.gone(Effect::None, error.to_string()))?;
         let limit = self.plugin.timeout();
         tokio::select! {
-            done = timeout(limit, process.execute(request)) => match done {
+            done = timeout(limit, process.execute(traced(request, exchange.trace.as_ref()))) => match done {
                 Ok(Ok(response)) => Ok(ExecuteAnswer::Plugin(response)),
                 Ok(Err(ExecuteFailed::Gone(why))) => {
                     process.settled().await;
@@ -134,6 +135,24 @@ impl PluginTools {
             detail,
         }
     }
+}
+
+/// A request that carries the trace context of its call.
+fn traced(request: ExecuteRequest, trace: Option<&TraceContext>) -> Request<ExecuteRequest> {
+    let mut request = Request::new(request);
+    let fields = trace.into_iter().flat_map(|trace| {
+        [
+            ("traceparent", Some(trace.parent())),
+            ("tracestate", trace.state()),
+        ]
+    });
+    for (name, value) in fields {
+        // A state that is no header value is left out.
+        if let Some(value) = value.and_then(|value| value.parse().ok()) {
+            request.metadata_mut().insert(name, value);
+        }
+    }
+    request
 }
 
 enum ExecuteAnswer {

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use tonic::{Code, Status, transport::Channel};
+use tonic::{Code, Request, Status, transport::Channel};
 
 use super::{PluginSpec, START_TIMEOUT};
 use crate::{
@@ -159,7 +159,7 @@ impl PluginProcess {
 
     pub(crate) async fn execute(
         &self,
-        request: ExecuteRequest,
+        request: Request<ExecuteRequest>,
     ) -> Result<ExecuteResponse, ExecuteFailed> {
         let mut client = OperationServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MAX_ANSWER_BYTES);

@@ -214,6 +214,10 @@ async fn answer(request: Request<Incoming>, raw: Arc<RawPlugin>) -> Result<Respo
         // It prints nothing, for ever.
         std::future::pending::<()>().await;
     }
+    if let Some(parent) = request.headers().get("traceparent") {
+        // Beside the log, which tests compare as a whole.
+        let _ = std::fs::write(raw.log.with_extension("trace"), parent.as_bytes());
+    }
     let body = request.into_body().collect().await?.to_bytes();
     let answered = match unframed(&body) {
         Ok(message) => act(&path, message, &raw).await,
