@@ -6,6 +6,7 @@ mod ends;
 mod full;
 mod openai;
 mod relay;
+mod shown;
 mod traces;
 
 use std::fs;

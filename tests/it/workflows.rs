@@ -3,6 +3,8 @@
 mod checking;
 mod killed;
 mod proxied;
+mod traced;
+mod used;
 
 use std::fs;
 use std::process::Command;

@@ -118,7 +118,7 @@ pub(crate) fn advise(run: &Run<'_>, failed: &StepFailed) {
     }
     match failed {
         StepFailed::NotStarted { .. }
-        | StepFailed::NoTools
+        | StepFailed::NoTools { .. }
         | StepFailed::NoFinalEvent { .. }
         | StepFailed::Agent(_) => warn(run, ADVICE.to_owned()),
         StepFailed::Setup(_)
@@ -127,6 +127,7 @@ pub(crate) fn advise(run: &Run<'_>, failed: &StepFailed) {
         | StepFailed::LoginExpired { .. }
         | StepFailed::TimedOut(_)
         | StepFailed::Stopped
+        | StepFailed::OverBudget(_)
         | StepFailed::LoopGuard(_)
         | StepFailed::Missing(_)
         | StepFailed::Model(_) => {}

@@ -1,30 +1,31 @@
-//! Records uses of native tools, which never passed the gate, as `bypassed`.
+//! Records uses of native tools, which never passed the gate: `bypassed`, or refused by the agent itself.
 
-use std::sync::Arc;
-
-use callgate_gate::{Attempt, CallId, Door, Host, Source, Transport};
-use callgate_record::Recorder;
+use callgate_gate::{Attempt, CallId, Door, Source, Transport};
 use callgate_wire::{Frame, Id, Strictness, message};
 use ulid::Ulid;
 
-/// Records the use of a native tool. Name and arguments are the agent's own report, not verified.
-pub(crate) fn record(
-    recorder: &Recorder,
-    host: &Arc<Host>,
-    provider: &str,
-    tool: &str,
-    arguments: Option<&str>,
-) {
-    let arguments = arguments.unwrap_or("{}").replace(['\n', '\r'], " ");
+use crate::step::Run;
+
+/// A native tool that an agent used or wanted to use. Name and arguments are the agent's own report, not verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NativeUse {
+    pub(crate) tool: String,
+    pub(crate) arguments: Option<String>,
+}
+
+/// Records the use of a native tool.
+pub(crate) fn record(run: &Run<'_>, used: &NativeUse, is_refused: bool) {
+    let arguments = used.arguments.as_deref().unwrap_or("{}");
+    let arguments = arguments.replace(['\n', '\r'], " ");
     let id = Id::string(&Ulid::generate().to_string());
-    let request = message::tool_call(&id, tool, &arguments);
+    let request = message::tool_call(&id, &used.tool, &arguments);
     let Ok(frame) = Frame::parse(request, Strictness::Envelope) else {
-        crate::log::bypass_not_recorded(tool);
+        crate::log::bypass_not_recorded(&used.tool);
         return;
     };
     let attempt = Attempt {
         id: CallId(Ulid::generate()),
-        host: host.clone(),
+        host: run.host(),
         door: Door {
             source: Source::Agent,
             transport: Transport::Local,
@@ -34,5 +35,10 @@ pub(crate) fn record(
         parent: None,
         via: None,
     };
-    recorder.bypassed(&attempt, provider);
+    let recorder = run.context.gateway.path().recorder();
+    let provider = run.step.kind.as_str();
+    match is_refused {
+        true => recorder.refused_by_agent(&attempt, provider),
+        false => recorder.bypassed(&attempt, provider),
+    }
 }

@@ -140,6 +140,22 @@ impl AgentCli for Claude {
         read_event(event)
     }
 
+    // Whole beginnings: what a tool printed that was used begins otherwise (`Exit code 1`).
+    fn is_refusal(&self, tool: &str, error: &str) -> bool {
+        [
+            format!("<tool_use_error>Error: No such tool available: {tool}"),
+            format!("Error: No such tool available: {tool}"),
+            format!("Claude requested permissions to use {tool}, but you haven't granted it"),
+            format!("Permission to use {tool} has been denied"),
+        ]
+        .iter()
+        .any(|refusal| error.starts_with(refusal))
+    }
+
+    fn reports_cost(&self) -> bool {
+        true
+    }
+
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
         let command = json!({"command": touch(proof), "description": "touch"});
         vec![
@@ -324,31 +340,64 @@ fn copy_settings(task: &Task<'_>, folder: &str) -> Result<PathBuf, StepFailed> {
 }
 
 fn read_event(event: &Value) -> Vec<AgentEvent> {
+    let content = event.pointer("/message/content").and_then(Value::as_array);
+    let blocks = content.into_iter().flatten();
     match event["type"].as_str() {
-        Some("assistant") => {
-            let blocks = event.pointer("/message/content").and_then(Value::as_array);
-            blocks.into_iter().flatten().filter_map(block).collect()
-        }
+        Some("assistant") => used_in_round(event)
+            .into_iter()
+            .chain(blocks.filter_map(block))
+            .collect(),
+        Some("user") => blocks.filter_map(tool_result).collect(),
         Some("result") => result(event),
         _ => Vec::new(),
+    }
+}
+
+/// The tokens of a message. Claude repeats them with each part of the message.
+fn used_in_round(event: &Value) -> Option<AgentEvent> {
+    let usage = event.pointer("/message/usage")?;
+    Some(AgentEvent::UsedInRound {
+        id: text(event, "/message/id")?,
+        tokens: tokens(usage),
+    })
+}
+
+fn tokens(usage: &Value) -> Tokens {
+    Tokens {
+        input: number(usage, "/input_tokens")
+            + number(usage, "/cache_read_input_tokens")
+            + number(usage, "/cache_creation_input_tokens"),
+        output: number(usage, "/output_tokens"),
+        cost_usd: None,
     }
 }
 
 fn block(block: &Value) -> Option<AgentEvent> {
     match block["type"].as_str()? {
         "text" => text(block, "/text").map(AgentEvent::Text),
-        "tool_use" => Some(used(block["name"].as_str()?, &[PREFIX], block.get("input"))),
+        "tool_use" => {
+            let (name, id) = (block["name"].as_str()?, block["id"].as_str());
+            Some(used(name, &[PREFIX], block.get("input"), id))
+        }
         _ => None,
     }
 }
 
+/// The end of a tool's use, as the model is told of it.
+fn tool_result(block: &Value) -> Option<AgentEvent> {
+    let id = text(block, "/tool_use_id")?;
+    let told = text(block, "/content").or_else(|| text(block, "/content/0/text"));
+    let has_failed = block["is_error"].as_bool() == Some(true);
+    Some(AgentEvent::NativeEnded {
+        id,
+        error: has_failed.then(|| told.unwrap_or_default()),
+    })
+}
+
 fn result(event: &Value) -> Vec<AgentEvent> {
     let tokens = Tokens {
-        input: number(event, "/usage/input_tokens")
-            + number(event, "/usage/cache_read_input_tokens")
-            + number(event, "/usage/cache_creation_input_tokens"),
-        output: number(event, "/usage/output_tokens"),
         cost_usd: event["total_cost_usd"].as_f64(),
+        ..tokens(&event["usage"])
     };
     let final_text = text(event, "/result");
     let failed = event["is_error"].as_bool() == Some(true) || event["subtype"] != "success";
@@ -371,7 +420,7 @@ mod tests {
     use crate::{
         AgentKind,
         access::passed,
-        testing::{Bench, native, read},
+        testing::{Bench, native_use, read},
     };
 
     async fn launched(bench: &Bench, proxy: Proxy) -> Launch {
@@ -517,9 +566,9 @@ mod tests {
             read(AgentKind::Claude, &event),
             [
                 AgentEvent::Text("hm".to_owned()),
-                AgentEvent::Call("Read".to_owned()),
-                native("Bash", Some(&input)),
-                native("mcp__other__Read", None),
+                AgentEvent::Call,
+                native_use("Bash", Some(&input)),
+                native_use("mcp__other__Read", None),
             ]
         );
     }

@@ -33,6 +33,16 @@ pub(crate) trait AgentCli: fmt::Debug + Send + Sync {
     /// Parses one event. No step succeeds without the final event, [`AgentEvent::Done`]. Unknown events are ignored.
     fn read_event(&self, event: &Value) -> Vec<AgentEvent>;
 
+    /// Whether the error that it told its model about a native tool says that the tool was not used at all.
+    fn is_refusal(&self, _tool: &str, _error: &str) -> bool {
+        false
+    }
+
+    /// Whether it reports what a step cost.
+    fn reports_cost(&self) -> bool {
+        false
+    }
+
     /// The separator of two texts in one round. Empty for an agent that sends its text in fragments.
     fn text_separator(&self) -> &'static str {
         PARAGRAPH_END

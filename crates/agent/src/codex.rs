@@ -15,7 +15,7 @@ use crate::{
     access::{Access, Variables},
     ask::{Question, ask},
     cli::{AgentCli, PROBE_KEY, touch},
-    events::{AgentEvent, Tokens, number, text},
+    events::{AgentEvent, Tokens, native, number, text},
     home::{OwnHome, in_home},
     launch::{Launch, SERVER, Task, compact, push},
     login,
@@ -401,33 +401,23 @@ fn read_event(event: &Value) -> Vec<AgentEvent> {
 }
 
 fn item(item: &Value) -> Option<AgentEvent> {
-    let native = |tool: &str, arguments: Option<Value>| AgentEvent::Native {
-        tool: tool.to_owned(),
-        arguments: arguments.map(|value| value.to_string()),
-    };
-    match item["type"].as_str()? {
-        "agent_message" => text(item, "/text").map(AgentEvent::Text),
-        "mcp_tool_call" if item["server"] == SERVER => text(item, "/tool").map(AgentEvent::Call),
+    let used = match item["type"].as_str()? {
+        "agent_message" => return text(item, "/text").map(AgentEvent::Text),
+        "mcp_tool_call" if item["server"] == SERVER => return Some(AgentEvent::Call),
         "mcp_tool_call" => {
             let name = format!("{}:{}", text(item, "/server")?, text(item, "/tool")?);
-            Some(native(
-                &name,
-                item.get("arguments")
-                    .filter(|value| value.is_object())
-                    .cloned(),
-            ))
+            native(&name, item.get("arguments"))
         }
-        "command_execution" => {
-            let command = json!({"command": item["command"]});
-            Some(native("shell", Some(command)))
-        }
-        "file_change" => {
-            let changes = json!({"changes": item["changes"]});
-            Some(native("apply_patch", Some(changes)))
-        }
-        "web_search" => Some(native("web_search", None)),
-        _ => None,
-    }
+        "command_execution" => native("shell", Some(&json!({"command": item["command"]}))),
+        "file_change" => native("apply_patch", Some(&json!({"changes": item["changes"]}))),
+        "web_search" => native("web_search", None),
+        _ => return None,
+    };
+    // Not `failed`, which a command is, too, that ran and ended with an error.
+    Some(match item["status"].as_str() {
+        Some("declined") => AgentEvent::NativeRefused(used),
+        Some(_) | None => AgentEvent::Native { id: None, used },
+    })
 }
 
 #[cfg(test)]
@@ -435,7 +425,7 @@ mod tests {
     use super::*;
     use crate::{
         AgentKind,
-        testing::{Bench, done, native, read},
+        testing::{Bench, done, native_use, read},
     };
 
     async fn settings(bench: &Bench, proxy: Proxy) -> Vec<String> {
@@ -501,22 +491,22 @@ mod tests {
             )
         };
         let call = json!({"type": "mcp_tool_call", "server": "callgate", "tool": "Read"});
-        assert_eq!(of(call), [AgentEvent::Call("Read".to_owned())]);
+        assert_eq!(of(call), [AgentEvent::Call]);
         let other = json!({"type": "mcp_tool_call", "server": "mine", "tool": "Read", "arguments": {"a": 1}});
-        assert_eq!(of(other), [native("mine:Read", Some(&json!({"a": 1})))]);
+        assert_eq!(of(other), [native_use("mine:Read", Some(&json!({"a": 1})))]);
         let command = json!({"type": "command_execution", "command": "ls"});
         assert_eq!(
             of(command),
-            [native("shell", Some(&json!({"command": "ls"})))]
+            [native_use("shell", Some(&json!({"command": "ls"})))]
         );
         let change = json!({"type": "file_change", "changes": []});
         assert_eq!(
             of(change),
-            [native("apply_patch", Some(&json!({"changes": []})))]
+            [native_use("apply_patch", Some(&json!({"changes": []})))]
         );
         assert_eq!(
             of(json!({"type": "web_search"})),
-            [native("web_search", None)]
+            [native_use("web_search", None)]
         );
         assert_eq!(of(json!({"type": "reasoning"})), []);
     }

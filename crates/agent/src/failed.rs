@@ -26,8 +26,11 @@ pub enum StepFailed {
     )]
     LoginExpired { program: String },
     /// The agent never listed its tools, so nothing it did passed the gate. Most agents report success even then.
-    #[error("the agent's tools were never listed: its tool server did not start")]
-    NoTools,
+    #[error("the agent's tools were never listed: its tool server did not start{}", last_output(.stderr))]
+    NoTools {
+        /// The last lines of its stderr.
+        stderr: String,
+    },
     /// The agent exited without its final event.
     #[error("the agent ended without a final event ({how}){}", last_output(.stderr))]
     NoFinalEvent {
@@ -43,6 +46,9 @@ pub enum StepFailed {
     TimedOut(Duration),
     #[error("the step was stopped")]
     Stopped,
+    /// The step used more than it may.
+    #[error("{0}")]
+    OverBudget(String),
     /// The model does not stop calling tools.
     #[error("USER.MCP_PROXY.INFINITE_LOOP_GUARD: {0}")]
     LoopGuard(String),
@@ -70,11 +76,12 @@ impl StepFailed {
             Self::NotStarted { .. } => "NOT_STARTED",
             Self::ProjectFile { .. } => "PROJECT_FILE",
             Self::LoginExpired { .. } => "LOGIN_EXPIRED",
-            Self::NoTools => "NO_TOOLS",
+            Self::NoTools { .. } => "NO_TOOLS",
             Self::NoFinalEvent { .. } => "NO_FINAL_EVENT",
             Self::Agent(_) => "AGENT",
             Self::TimedOut(_) => "TIMEOUT",
             Self::Stopped => "STOPPED",
+            Self::OverBudget(_) => "OVER_BUDGET",
             Self::LoopGuard(_) => "USER.MCP_PROXY.INFINITE_LOOP_GUARD",
             Self::Missing(_) => "MISSING",
             Self::Model(_) => "MODEL",

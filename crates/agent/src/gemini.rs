@@ -129,6 +129,10 @@ impl AgentCli for Gemini {
         true
     }
 
+    fn is_refusal(&self, _tool: &str, error: &str) -> bool {
+        ["tool_not_registered", "policy_violation"].contains(&error)
+    }
+
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
         let content = json!({"file_path": proof, "content": "x"});
         vec![
@@ -384,10 +388,12 @@ fn read_event(event: &Value) -> Vec<AgentEvent> {
                 .as_str()
                 .or_else(|| event["name"].as_str());
             let arguments = event.get("parameters").or_else(|| event.get("args"));
-            name.map(|name| used(name, &PREFIXES, arguments))
+            let id = event["tool_id"].as_str();
+            name.map(|name| used(name, &PREFIXES, arguments, id))
                 .into_iter()
                 .collect()
         }
+        Some("tool_result") => tool_result(event).into_iter().collect(),
         Some("error") => text(event, "/message")
             .map(AgentEvent::Trouble)
             .into_iter()
@@ -395,6 +401,16 @@ fn read_event(event: &Value) -> Vec<AgentEvent> {
         Some("result") => result(event),
         _ => Vec::new(),
     }
+}
+
+/// The end of a tool's use. The error is its kind, which no tool's output can imitate.
+fn tool_result(event: &Value) -> Option<AgentEvent> {
+    let has_failed = event["status"] == "error";
+    let kind = text(event, "/error/type").unwrap_or_default();
+    Some(AgentEvent::NativeEnded {
+        id: text(event, "/tool_id")?,
+        error: has_failed.then_some(kind),
+    })
 }
 
 fn result(event: &Value) -> Vec<AgentEvent> {
@@ -418,7 +434,7 @@ mod tests {
     use super::*;
     use crate::{
         AgentKind,
-        testing::{Bench, done, native, read},
+        testing::{Bench, done, native_use, read},
     };
 
     async fn launched(bench: &Bench, proxy: Proxy, prompt: &str) -> Launch {
@@ -567,12 +583,12 @@ mod tests {
     fn gemini_knows_gateway_tools_in_both_spellings() {
         let arguments = json!({"path": "a"});
         for (name, said) in [
-            ("mcp_callgate_Read", AgentEvent::Call("Read".to_owned())),
-            ("callgate__Read", AgentEvent::Call("Read".to_owned())),
-            ("read_file", native("read_file", Some(&arguments))),
+            ("mcp_callgate_Read", AgentEvent::Call),
+            ("callgate__Read", AgentEvent::Call),
+            ("read_file", native_use("read_file", Some(&arguments))),
             (
                 "xcallgate__Read",
-                native("xcallgate__Read", Some(&arguments)),
+                native_use("xcallgate__Read", Some(&arguments)),
             ),
         ] {
             let event = json!({"type": "tool_use", "tool_name": name, "parameters": arguments});

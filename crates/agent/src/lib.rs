@@ -12,6 +12,7 @@
 mod access;
 mod agent_box;
 mod ask;
+mod budget;
 mod bypass;
 mod claude;
 mod cli;
@@ -31,20 +32,26 @@ mod login;
 mod openai;
 mod opencode;
 mod probe;
+mod progress;
 pub mod relay;
 mod running;
 pub mod scripted;
+mod seen;
 mod step;
 #[cfg(test)]
 mod testing;
+mod transcript;
 mod unattended;
 mod verdict;
 
+pub use budget::{Budget, Spending};
 pub use cli::LongestResult;
 pub use events::{StepEvent, Tokens};
 pub use failed::StepFailed;
 pub use folder::{Folder, sweep};
 pub use kind::{AgentKind, UnknownAgent};
 pub use probe::{Effect, ProbeReport, ProbedBox, probe};
+pub use seen::{CallCounts, CallDecision, EndedCall, SeenCall};
 pub use step::{Options, Outcome, Proxy, Step, StepContext};
+pub use transcript::{KeptEvent, NoTranscript, Transcripts};
 pub use verdict::{Verdict, Verdicts};

@@ -46,6 +46,10 @@ pub(crate) fn folder_not_removed(folder: &Path, error: &io::Error) {
     tracing::warn!(folder = %folder.display(), %error, "could not remove a step's folder");
 }
 
+pub(crate) fn transcript_not_kept(error: &io::Error) {
+    tracing::warn!(%error, "could not write the transcript of a step");
+}
+
 pub(crate) fn door_failed() {
     tracing::error!("the task that serves a step's socket panicked");
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     Proxy, StepEvent, StepFailed, Tokens,
     events::AgentEvent,
-    running::StepProgress,
+    progress::StepProgress,
     step::{Options, Run},
 };
 use calls::GateCalls;
@@ -85,9 +85,7 @@ async fn rounds(run: &Run<'_>, progress: &mut StepProgress) -> Result<(), StepFa
             return finished(&answer);
         }
         messages.push(assistant_message(&answer));
-        for requested in &answer.calls {
-            progress.note(run, AgentEvent::Call(requested.name.clone()));
-        }
+        progress.note(run, AgentEvent::Call);
         let results = calls.all(&answer.calls, answer.is_cut()).await;
         for (requested, result) in answer.calls.iter().zip(results) {
             messages.push(if requested.is_function {

@@ -13,7 +13,7 @@ use crate::{
     Options, Proxy, StepFailed,
     access::{Access, Variables},
     cli::{AgentCli, LongestResult, PROBE_KEY, touch},
-    events::{AgentEvent, Tokens, number, text, used},
+    events::{AgentEvent, Tokens, native, number, text, used},
     home::OwnHome,
     launch::{CALL_TIMEOUT_MS, Launch, Relay, SERVER, Task, compact, push},
 };
@@ -52,6 +52,8 @@ const ALONE: [&str; 2] = [
     "OPENCODE_DISABLE_CLAUDE_CODE",
     "OPENCODE_DISABLE_EXTERNAL_SKILLS",
 ];
+/// The name under which OpenCode reports a tool that it does not offer; its input has the name that the model used.
+const UNKNOWN_TOOL: &str = "invalid";
 /// The variable with logins for OpenCode.
 const LOGINS: &str = "OPENCODE_AUTH_CONTENT";
 
@@ -92,6 +94,10 @@ impl AgentCli for OpenCode {
             bytes: 50 * 1024,
             lines: 2000,
         })
+    }
+
+    fn reports_cost(&self) -> bool {
+        true
     }
 
     fn native_probe_calls(&self, proof: &Path) -> Vec<(&'static str, Value)> {
@@ -226,13 +232,7 @@ fn read_event(event: &Value) -> Vec<AgentEvent> {
             .map(AgentEvent::Text)
             .into_iter()
             .collect(),
-        Some("tool_use") => {
-            let name = part["tool"].as_str();
-            let arguments = part.pointer("/state/input");
-            name.map(|name| used(name, &[PREFIX], arguments))
-                .into_iter()
-                .collect()
-        }
+        Some("tool_use") => tool(part).into_iter().collect(),
         Some("step_finish") => finish(part),
         Some("error") => {
             let why = text(event, "/error/data/message").or_else(|| text(event, "/error/name"));
@@ -245,10 +245,22 @@ fn read_event(event: &Value) -> Vec<AgentEvent> {
     }
 }
 
+/// A use of a tool, which OpenCode reports once it has ended.
+fn tool(part: &Value) -> Option<AgentEvent> {
+    let (name, arguments) = (part["tool"].as_str()?, part.pointer("/state/input"));
+    if name == UNKNOWN_TOOL {
+        let asked = arguments.and_then(|input| input["tool"].as_str());
+        return Some(AgentEvent::NativeRefused(native(asked?, None)));
+    }
+    Some(used(name, &[PREFIX], arguments, None))
+}
+
 fn finish(part: &Value) -> Vec<AgentEvent> {
     let tokens = Tokens {
-        input: number(part, "/tokens/input") + number(part, "/tokens/cache/read"),
-        output: number(part, "/tokens/output"),
+        input: number(part, "/tokens/input")
+            + number(part, "/tokens/cache/read")
+            + number(part, "/tokens/cache/write"),
+        output: number(part, "/tokens/output") + number(part, "/tokens/reasoning"),
         cost_usd: part["cost"].as_f64(),
     };
     let mut said = vec![AgentEvent::Used(tokens)];
@@ -267,7 +279,7 @@ mod tests {
     use super::*;
     use crate::{
         AgentKind,
-        testing::{Bench, done, native, read},
+        testing::{Bench, done, native_use, read},
     };
 
     #[tokio::test]
@@ -366,12 +378,12 @@ mod tests {
                 &json!({"type": "tool_use", "part": part}),
             )
         };
-        assert_eq!(of("callgate_Read"), [AgentEvent::Call("Read".to_owned())]);
-        assert_eq!(of("bash"), [native("bash", Some(&json!({"a": 1})))]);
+        assert_eq!(of("callgate_Read"), [AgentEvent::Call]);
+        assert_eq!(of("bash"), [native_use("bash", Some(&json!({"a": 1})))]);
         let other = of("mine_callgate_Read");
         assert_eq!(
             other,
-            [native("mine_callgate_Read", Some(&json!({"a": 1})))]
+            [native_use("mine_callgate_Read", Some(&json!({"a": 1})))]
         );
     }
 }

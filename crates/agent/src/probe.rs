@@ -16,7 +16,7 @@ use planted::Planted;
 pub use planted::Effect;
 
 use crate::{
-    AgentKind, Options, Outcome, Proxy, Step, StepFailed, Verdict,
+    AgentKind, Budget, Options, Outcome, Proxy, Step, StepFailed, Verdict,
     cli::AgentCli,
     folder,
     scripted::{OfferedTool, Scripted, ScriptedModel, ScriptedTool, Turn},
@@ -88,6 +88,7 @@ pub async fn probe(
         Arc::new(StepContext {
             env: planted.environment(&context.env),
             agent_box,
+            transcripts: None,
             ..(**context).clone()
         })
     };
@@ -132,6 +133,7 @@ async fn run(
         proxy: Proxy::Full,
         options: options(cli, &model),
         timeout: Some(PROBE_TIMEOUT),
+        budget: Budget::default(),
     };
     let stop = CancellationToken::new();
     let ended = step.run_for(Purpose::Probe, context, stop, &|_| ()).await;

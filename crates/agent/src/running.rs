@@ -17,15 +17,15 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Proxy, StepEvent, StepFailed, Tokens,
+    Proxy, StepFailed,
     access::Variables,
-    agent_box, bypass,
+    agent_box,
     cli::AgentCli,
     door::Door,
-    events::AgentEvent,
     folder::{self, Folder},
     home::OwnHome,
     launch::{Launch, Relay, Task},
+    progress::StepProgress,
     relay::RelayFile,
     step::Run,
 };
@@ -39,26 +39,14 @@ const TERM_GRACE: Duration = Duration::from_secs(4);
 const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 /// How much of an agent's stderr is kept for error messages.
 const STDERR_BYTES: usize = 4 * 1024;
+/// How many of its last lines an error shows.
+const STDERR_LINES: usize = 10;
 /// How long to wait for the end of a stream after the program has ended.
 const STREAM_TIMEOUT: Duration = Duration::from_secs(2);
 const PIECE: usize = 64 * 1024;
 /// The size of the pipe of an agent's events; the most that Linux grants every user.
 #[cfg(target_os = "linux")]
 const EVENT_PIPE_BYTES: usize = 1024 * 1024;
-
-/// What an agent has reported so far.
-#[derive(Debug, Default)]
-pub(crate) struct StepProgress {
-    pub(crate) text: String,
-    pub(crate) tokens: Tokens,
-    pub(crate) bypassed: u64,
-    /// The final event, with the error if the agent failed.
-    pub(crate) done: Option<Option<String>>,
-    /// The last reported error that did not end the step.
-    pub(crate) trouble: Option<String>,
-    /// Whether `text` belongs to an earlier round: the final text is that of the last round alone.
-    stale: bool,
-}
 
 /// Runs the program of a step to its end.
 pub(crate) async fn run(
@@ -68,7 +56,9 @@ pub(crate) async fn run(
 ) -> Result<(), StepFailed> {
     folder::sweep();
     let folder = Folder::make()?;
-    let step_door = StepDoor::new(run.id.clone(), run.span.context());
+    let spending = run.spending.clone();
+    let step_door =
+        StepDoor::new(run.id.clone(), run.span.context()).admitting(move || spending.admits_call());
     let closing = CancellationToken::new();
     let (relay, serving) = open_door(run, &folder, &step_door, &closing)?;
     let ended = tokio::select! {
@@ -225,7 +215,7 @@ impl Program<'_> {
         let mut env = self.env;
         env.extend(added);
         if let Some(trace) = run.span.context() {
-            env.push(("TRACEPARENT".to_owned(), trace.parent().to_owned()));
+            env.extend(trace.variables());
         }
         args.extend(run.step.options.extra_args.iter().cloned());
         let spec = ProcessSpec {
@@ -334,7 +324,9 @@ fn judge(
         return Err(StepFailed::Agent(error.clone()));
     }
     if !listed {
-        return Err(StepFailed::NoTools);
+        return Err(StepFailed::NoTools {
+            stderr: last_lines(&how.stderr),
+        });
     }
     let told = match &how.ending {
         Ending::Exited { code } => format!("exit code {code}"),
@@ -344,12 +336,25 @@ fn judge(
     };
     match (&progress.done, &how.ending) {
         (Some(None), Ending::Exited { code: 0 }) => Ok(()),
-        (Some(_), _) => Err(StepFailed::Agent(format!("{told}: {}", how.stderr.trim()))),
+        (Some(_), _) => {
+            let stderr = last_lines(&how.stderr);
+            Err(StepFailed::Agent(format!("{told}: {stderr}")))
+        }
         (None, _) => {
-            let stderr = progress.trouble.clone().unwrap_or(how.stderr);
+            let stderr = progress.trouble.clone();
+            let stderr = stderr.unwrap_or_else(|| last_lines(&how.stderr));
             Err(StepFailed::NoFinalEvent { how: told, stderr })
         }
     }
+}
+
+/// The end of what a program wrote to its stderr: the cause is usually printed last.
+fn last_lines(stderr: &str) -> String {
+    let lines: Vec<&str> = stderr
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    lines[lines.len().saturating_sub(STDERR_LINES)..].join("\n")
 }
 
 /// Reads an agent's events.
@@ -392,43 +397,6 @@ impl Watcher<'_, '_> {
     }
 }
 
-impl StepProgress {
-    pub(crate) fn note(&mut self, run: &Run<'_>, said: AgentEvent) {
-        match said {
-            AgentEvent::Text(text) => {
-                if std::mem::take(&mut self.stale) {
-                    self.text.clear();
-                }
-                if !self.text.is_empty() {
-                    self.text.push_str(run.step.kind.text_separator());
-                }
-                self.text.push_str(&text);
-                (run.tell)(StepEvent::Text { text });
-            }
-            AgentEvent::Call(tool) => {
-                self.stale = true;
-                (run.tell)(StepEvent::Call { tool });
-            }
-            AgentEvent::Native { tool, arguments } => {
-                self.stale = true;
-                self.bypassed += 1;
-                let recorder = run.context.gateway.path().recorder();
-                let provider = run.step.kind.as_str();
-                bypass::record(recorder, &run.host(), provider, &tool, arguments.as_deref());
-                (run.tell)(StepEvent::Bypassed { tool });
-            }
-            AgentEvent::Used(tokens) => self.tokens.add(tokens),
-            AgentEvent::Done { text, error } => {
-                if let Some(text) = text {
-                    self.text = text;
-                }
-                self.done = Some(error);
-            }
-            AgentEvent::Trouble(text) => self.trouble = Some(text),
-        }
-    }
-}
-
 /// The tail of an agent's stderr.
 async fn tail<R: AsyncRead + Unpin>(stream: Option<R>) -> String {
     let Some(mut stream) = stream else {
@@ -456,10 +424,9 @@ mod tests {
     }
 
     fn seen(done: Option<Option<&str>>) -> StepProgress {
-        StepProgress {
-            done: done.map(|error| error.map(str::to_owned)),
-            ..StepProgress::default()
-        }
+        let mut progress = StepProgress::default();
+        progress.done = done.map(|error| error.map(str::to_owned));
+        progress
     }
 
     #[test]

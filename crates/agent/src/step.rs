@@ -1,19 +1,25 @@
 //! One step: an agent, its task and its outcome.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use callgate_boxes::BoxPlan;
-use callgate_call::StepSpan;
+use callgate_call::{StepSpan, TraceContext};
 use callgate_gate::{CallerIdentity, Host};
 use callgate_record::RecordType;
 use callgate_server::Gateway;
 use callgate_wire::Era;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
 use crate::{
-    AgentKind, StepEvent, StepFailed, Tokens, Verdicts, openai,
-    running::{self, StepProgress},
+    AgentKind, Budget, CallCounts, SeenCall, Spending, StepEvent, StepFailed, Tokens, Transcripts,
+    Verdicts, cli::AgentCli, openai, progress, progress::StepProgress, running, seen, seen::Tally,
+    transcript,
 };
 
 /// State shared by all steps of a process.
@@ -35,6 +41,12 @@ pub struct StepContext {
     pub verdicts: Verdicts,
     /// What agents may reach besides what their step grants; `None` runs them without a box.
     pub agent_box: Option<BoxPlan>,
+    /// Where transcripts are kept; `None` keeps none.
+    pub transcripts: Option<Transcripts>,
+    /// The trace that the step belongs to.
+    pub trace: Option<TraceContext>,
+    /// The budget that its steps are within, such as that of a run.
+    pub within: Option<Arc<Spending>>,
 }
 
 /// Where an agent's tools come from.
@@ -100,6 +112,7 @@ pub struct Step {
     pub options: Options,
     /// The time limit of the step; `None` means no limit.
     pub timeout: Option<Duration>,
+    pub budget: Budget,
 }
 
 /// The result of a step that succeeded.
@@ -111,6 +124,9 @@ pub struct Outcome {
     pub tokens: Tokens,
     /// How many uses of native tools the agent reported.
     pub bypassed: u64,
+    pub calls: CallCounts,
+    /// The calls that were refused, or that a person did not decide.
+    pub unmet: Vec<SeenCall>,
 }
 
 /// Why a step is run.
@@ -134,7 +150,11 @@ pub(crate) struct Run<'a> {
     pub(crate) span: &'a StepSpan,
     pub(crate) tell: Tell<'a>,
     pub(crate) stop: CancellationToken,
+    pub(crate) spending: Arc<Spending>,
 }
+
+/// How much of a task is told at the start of its step.
+const TASK_CHARS: usize = 200;
 
 impl Step {
     /// Runs the step to its end, or until `stop` fires. On return none of the agent's processes is left.
@@ -155,12 +175,21 @@ impl Step {
         tell: Tell<'_>,
     ) -> Result<Outcome, StepFailed> {
         let id = Ulid::generate().to_string();
-        let span = context.gateway.path().spans().step("agent.step");
+        let path = context.gateway.path();
+        let span = path.spans().step("agent.step", context.trace.clone());
         span.note("step.id", id.clone());
         span.note("step.provider", self.kind.as_str().to_owned());
+        let transcript = transcript::begin(context, &id);
+        let tell = |event: StepEvent| {
+            if let Some(transcript) = &transcript {
+                transcript.add(path.recorder(), &event);
+            }
+            tell(event);
+        };
         tell(StepEvent::Started {
             step: id.clone(),
             provider: self.kind.to_string(),
+            task: first_line(&path.recorder().redact(&self.prompt)),
         });
         let run = Run {
             step: self,
@@ -168,23 +197,32 @@ impl Step {
             context,
             id: id.clone(),
             span: &span,
-            tell,
-            stop,
+            tell: &tell,
+            stop: stop.child_token(),
+            spending: Spending::new("this step", self.budget, context.within.clone()),
         };
-        let mut progress = StepProgress::default();
-        let ended = match self.kind.cli() {
-            Some(cli) => running::run(&run, cli, &mut progress).await,
-            None => openai::run(&run, &mut progress).await,
-        };
-        run.finish(&progress, &ended);
+        let began = Instant::now();
+        let (mut progress, mut tally) = (StepProgress::default(), Tally::default());
+        let ended = run.observed(&mut progress, &mut tally).await;
+        progress.settle(&run);
+        let ended = progress::within_budget(&run, ended);
+        run.finish(&progress, &tally, &ended, began);
         span.end(ended.as_ref().err().map(StepFailed::code));
         ended.map(|()| Outcome {
             step: id,
+            tokens: progress.tokens(),
             text: progress.text,
-            tokens: progress.tokens,
             bypassed: progress.bypassed,
+            calls: tally.counts,
+            unmet: tally.unmet(),
         })
     }
+}
+
+/// The first line of a task that has text.
+fn first_line(task: &str) -> String {
+    let line = task.lines().map(str::trim).find(|line| !line.is_empty());
+    line.unwrap_or_default().chars().take(TASK_CHARS).collect()
 }
 
 impl Run<'_> {
@@ -205,20 +243,95 @@ impl Run<'_> {
         })
     }
 
-    fn finish(&self, progress: &StepProgress, ended: &Result<(), StepFailed>) {
+    /// Runs the step, and tells of its calls as the gate decides them.
+    async fn observed(
+        &self,
+        progress: &mut StepProgress,
+        tally: &mut Tally,
+    ) -> Result<(), StepFailed> {
+        // Unbounded: an agent waits for the answers of its calls, so there are never many.
+        let (sender, mut calls) = mpsc::unbounded_channel();
+        let recorder = self.context.gateway.path().recorder();
+        let watching = recorder.watch(&self.id, move |entry| {
+            if let Some(event) = seen::event(entry) {
+                // The step has ended once nothing is received.
+                let _ = sender.send(event);
+            }
+        });
+        let working = self.limited(progress);
+        tokio::pin!(working);
+        let ended = loop {
+            tokio::select! {
+                biased;
+                Some(event) = calls.recv() => self.tell_call(event, tally),
+                ended = &mut working => break ended,
+            }
+        };
+        drop(watching);
+        while let Some(event) = calls.recv().await {
+            self.tell_call(event, tally);
+        }
+        ended
+    }
+
+    /// Runs the step until its end, or until one of its budgets is exceeded.
+    async fn limited(&self, progress: &mut StepProgress) -> Result<(), StepFailed> {
+        let kind = self.step.kind;
+        let reports_cost = kind.cli().is_some_and(AgentCli::reports_cost);
+        if self.spending.limits_cost() && !reports_cost {
+            return Err(StepFailed::Missing(format!(
+                "`{kind}` does not report what a step costs, so its cost cannot be limited; limit its tokens"
+            )));
+        }
+        let working = async {
+            match kind.cli() {
+                Some(cli) => running::run(self, cli, progress).await,
+                None => openai::run(self, progress).await,
+            }
+        };
+        tokio::pin!(working);
+        tokio::select! {
+            ended = &mut working => ended,
+            () = self.spending.watch() => {
+                self.stop.cancel();
+                working.await
+            }
+        }
+    }
+
+    fn tell_call(&self, event: StepEvent, tally: &mut Tally) {
+        if let StepEvent::Call(call) = &event {
+            tally.note(call);
+        }
+        (self.tell)(event);
+    }
+
+    fn finish(
+        &self,
+        progress: &StepProgress,
+        tally: &Tally,
+        ended: &Result<(), StepFailed>,
+        began: Instant,
+    ) {
         let status = match ended {
             Ok(()) => "success",
             Err(failed) => failed.code(),
         };
+        let tokens = progress.tokens();
         let Tokens {
             input,
             output,
             cost_usd,
-        } = progress.tokens;
+        } = tokens;
         let cost = cost_usd.map_or_else(String::new, |cost| format!(" cost_usd={cost}"));
+        let CallCounts {
+            made,
+            refused,
+            held,
+        } = tally.counts;
         let (id, provider, bypassed) = (&self.id, self.step.kind, progress.bypassed);
         let what = format!(
-            "step={id} provider={provider} status={status} tokens_input={input} tokens_output={output}{cost} bypassed={bypassed}"
+            "step={id} provider={provider} status={status} tokens_input={input} tokens_output={output}{cost} calls={made} refused={refused} held={held} bypassed={bypassed}"
         );
         let recorder = self.context.gateway.path().recorder();
         recorder.event(RecordType::System, "agent.step", None, Some(what));
@@ -227,11 +340,15 @@ impl Run<'_> {
         if let Some(cost) = cost_usd {
             self.span.note("step.cost_usd", cost.to_string());
         }
-        crate::log::step_ended(id, provider, status, &progress.tokens, bypassed);
+        crate::log::step_ended(id, provider, status, &tokens, bypassed);
         (self.tell)(StepEvent::Finished {
             status: status.to_owned(),
+            error: ended.as_ref().err().map(ToString::to_string),
             text: progress.text.clone(),
-            tokens: progress.tokens,
+            tokens,
+            calls: tally.counts,
+            unmet: tally.unmet(),
+            duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         });
     }
 }

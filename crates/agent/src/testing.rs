@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::{
     AgentKind, Options, Proxy, StepFailed,
     access::Variables,
-    events::AgentEvent,
+    events::{AgentEvent, native},
     folder::Folder,
     home::OwnHome,
     launch::{Launch, Relay, Task},
@@ -132,10 +132,10 @@ pub(crate) fn done(error: Option<&str>) -> AgentEvent {
     }
 }
 
-/// A native tool with its arguments.
-pub(crate) fn native(tool: &str, arguments: Option<&Value>) -> AgentEvent {
+/// A use of a native tool with its arguments.
+pub(crate) fn native_use(tool: &str, arguments: Option<&Value>) -> AgentEvent {
     AgentEvent::Native {
-        tool: tool.to_owned(),
-        arguments: arguments.map(Value::to_string),
+        id: None,
+        used: native(tool, arguments),
     }
 }

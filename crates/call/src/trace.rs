@@ -2,7 +2,7 @@
 //!
 //! Without an exporter no span is created, and a host's own context passes unchanged.
 
-use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, str::FromStr, sync::Arc, time::Duration};
 
 use callgate_gate::{Attempt, Target};
 use callgate_wire::{Json, methods};
@@ -18,6 +18,9 @@ use opentelemetry::{
 
 /// A span's name before the target is known.
 const UNRESOLVED: &str = "tool.call";
+/// The variables by which programs pass a context to those that they start.
+const PARENT_VARIABLE: &str = "TRACEPARENT";
+const STATE_VARIABLE: &str = "TRACESTATE";
 /// A longer tracestate is dropped, as its standard permits.
 const MAX_STATE_BYTES: usize = 512;
 
@@ -51,27 +54,34 @@ struct LiveSpan {
 #[derive(Debug)]
 pub(crate) struct CallStepSpan(Option<Context>);
 
-/// The span of an agent's step; empty without an exporter.
+/// The span of what has calls in it: a workflow, a state, a command, an agent's step. Without an exporter it is only the
+/// context that it was begun in.
 #[derive(Debug)]
-pub struct StepSpan(Option<Context>);
+pub struct StepSpan {
+    live: Option<Context>,
+    /// The context that it was begun in, to pass on where no span is created.
+    received: Option<TraceContext>,
+}
 
 impl StepSpan {
-    /// The context of the step, the parent of its calls' spans.
+    /// The context of the span, the parent of the spans in it.
     pub fn context(&self) -> Option<TraceContext> {
-        let context = self.0.as_ref()?;
-        Some(TraceContext::of(context.span().span_context()))
+        match &self.live {
+            Some(context) => Some(TraceContext::of(context.span().span_context())),
+            None => self.received.clone(),
+        }
     }
 
     /// Sets an attribute of the span.
     pub fn note(&self, key: &'static str, value: String) {
-        if let Some(context) = &self.0 {
+        if let Some(context) = &self.live {
             context.span().set_attribute(KeyValue::new(key, value));
         }
     }
 
-    /// Ends the span; `error` says why the step failed.
+    /// Ends the span; `error` says why it failed.
     pub fn end(self, error: Option<&'static str>) {
-        let Some(context) = self.0 else {
+        let Some(context) = self.live else {
             return;
         };
         let span = context.span();
@@ -101,6 +111,30 @@ impl TraceContext {
 
     pub fn state(&self) -> Option<&str> {
         self.state.as_deref()
+    }
+
+    /// The context in the variables of a program, `TRACEPARENT` and `TRACESTATE`.
+    pub fn in_env(env: &[(String, String)]) -> Option<Self> {
+        let value = |name: &str| {
+            let found = env.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| value.as_str())
+        };
+        Self::new(value(PARENT_VARIABLE)?, value(STATE_VARIABLE))
+    }
+
+    /// Whether a variable of this name passes a context.
+    pub fn is_variable(name: &str) -> bool {
+        [PARENT_VARIABLE, STATE_VARIABLE].contains(&name)
+    }
+
+    /// The variables that pass the context to a program.
+    pub fn variables(&self) -> impl Iterator<Item = (String, String)> {
+        let state = self
+            .state
+            .clone()
+            .map(|state| ("TRACESTATE".to_owned(), state));
+        let parent = (PARENT_VARIABLE.to_owned(), self.parent.clone());
+        [parent].into_iter().chain(state)
     }
 
     /// The context that a request carries in its `_meta`.
@@ -135,13 +169,18 @@ impl Spans {
         }
     }
 
-    /// Begins the span of an agent's step, the parent of its calls' spans.
-    pub fn step(&self, name: &'static str) -> StepSpan {
-        StepSpan(self.tracer.as_ref().map(|tracer| {
-            let builder = SpanBuilder::from_name(name);
-            let span = tracer.build_with_context(builder, &Context::new());
-            Context::new().with_span(span)
-        }))
+    /// Begins a span around calls, within the context that was received, if any.
+    pub fn step(
+        &self,
+        name: impl Into<Cow<'static, str>>,
+        received: Option<TraceContext>,
+    ) -> StepSpan {
+        let live = self.tracer.as_ref().map(|tracer| {
+            let context = remote(received.as_ref());
+            let span = tracer.build_with_context(SpanBuilder::from_name(name), &context);
+            context.with_span(span)
+        });
+        StepSpan { live, received }
     }
 
     /// Begins the span of a call. Its parent is the context in the request's `_meta`, else the one
@@ -154,10 +193,7 @@ impl Spans {
             };
         };
         let parent = TraceContext::in_meta(attempt).or(received);
-        let parent = parent.and_then(|parent| span_context(&parent.parent, parent.state()));
-        let context = parent.map_or_else(Context::new, |parent| {
-            Context::new().with_remote_span_context(parent)
-        });
+        let context = remote(parent.as_ref());
         let request = attempt.frame.id();
         let request = request.map(|id| {
             KeyValue::new(
@@ -284,6 +320,14 @@ impl Drop for CallStepSpan {
             context.span().end();
         }
     }
+}
+
+/// The context of a span that another process began.
+fn remote(parent: Option<&TraceContext>) -> Context {
+    let parent = parent.and_then(|parent| span_context(&parent.parent, parent.state()));
+    parent.map_or_else(Context::new, |parent| {
+        Context::new().with_remote_span_context(parent)
+    })
 }
 
 /// Parses a `traceparent`. Later versions may append fields; version 0 may not.

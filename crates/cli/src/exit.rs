@@ -16,6 +16,17 @@ pub(crate) fn report(failed: &Failed) -> ExitCode {
     code(failed.fault())
 }
 
+/// The exit code of a command that was stopped with Ctrl-C or a signal, as shells have it for SIGINT.
+#[cfg(feature = "agents")]
+const STOPPED: u8 = 130;
+
+/// Prints that the command was stopped, and returns the exit code for it.
+#[cfg(feature = "agents")]
+pub(crate) fn stopped(message: &str) -> ExitCode {
+    eprintln!("error: {message}");
+    ExitCode::from(STOPPED)
+}
+
 /// The exit code of a failure.
 fn code(fault: Fault) -> ExitCode {
     ExitCode::from(match fault {

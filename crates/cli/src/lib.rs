@@ -13,6 +13,8 @@ mod logging;
 mod print;
 mod setup;
 mod signals;
+#[cfg(feature = "agents")]
+mod steps;
 
 use std::process::ExitCode;
 

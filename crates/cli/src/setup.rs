@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use callgate_config::{self as config, Flags, Settings, Untrusted, folders};
+use callgate_config::{self as config, Flags, LoadedConfig, Settings, Untrusted, folders};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -11,15 +11,38 @@ use crate::{
     logging,
 };
 
+/// The log level of commands that only print a result.
+const QUIET: &str = "warn";
+
 /// Reads the configuration and starts logging; `quiet` commands log warnings only.
 pub(crate) fn settings(shared: &Shared, flags: &Gateway, quiet: bool) -> Result<Settings, Failed> {
+    read(shared, flags, |found| match quiet {
+        true => QUIET,
+        false => found.config.telemetry.log.as_str(),
+    })
+}
+
+/// The same for commands that show what they do themselves: they log at the configured level if one is written down.
+#[cfg(feature = "agents")]
+pub(crate) fn settings_of_steps(shared: &Shared) -> Result<Settings, Failed> {
+    read(shared, &Gateway::default(), |found| {
+        let level = found.config.telemetry.log.as_str();
+        let text: serde_json::Value = serde_saphyr::from_str(&found.text).unwrap_or_default();
+        let is_written = text.pointer("/telemetry/log").is_some();
+        // A trusted project cannot set it; then the level is the user's, whatever the project's text has.
+        let is_own = level != config::Config::default().telemetry.log.as_str();
+        if is_written || is_own { level } else { QUIET }
+    })
+}
+
+fn read(
+    shared: &Shared,
+    flags: &Gateway,
+    default_level: impl FnOnce(&LoadedConfig) -> &str,
+) -> Result<Settings, Failed> {
     let told = folders::data_dir(shared.data_dir.as_deref())?;
     let found = config::load(shared.config.as_deref(), &told)?;
-    let default_level = if quiet {
-        "warn"
-    } else {
-        found.config.telemetry.log.as_str()
-    };
+    let default_level = default_level(&found);
     logging::start(shared.log_level.as_deref().unwrap_or(default_level))?;
     if let Some(Untrusted { file, changed }) = &found.untrusted {
         if !changed.is_empty() {

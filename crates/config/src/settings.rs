@@ -142,11 +142,26 @@ impl Settings {
             .compiled(filters, &self.servers, around, guarded)
     }
 
-    /// The policy over the built-in tools alone, as an agent's step has them.
-    pub fn step_policy(&self, builtin_root: &Path) -> Policy {
+    /// The policy over what an agent's step has: the built-in tools, and of these servers the tools that it offers.
+    pub fn step_policy(
+        &self,
+        builtin_root: &Path,
+        offered: &HashMap<ServerName, Vec<Pattern>>,
+    ) -> Policy {
         let around = (Some(builtin_root), &self.protected);
         let guarded = self.guard.is_some();
-        self.policies.compiled(HashMap::new(), &[], around, guarded)
+        let of_server = |(server, patterns): (&ServerName, &Vec<Pattern>)| {
+            let filter = ToolFilter {
+                offered: Some(patterns.clone()),
+                ..self.filters.get(server).cloned().unwrap_or_default()
+            };
+            (server.clone(), filter)
+        };
+        let filters = offered.iter().map(of_server).collect();
+        let servers = self.servers.iter();
+        let servers = servers.filter(|server| offered.contains_key(&server.name));
+        let servers: Vec<ServerSpec> = servers.cloned().collect();
+        self.policies.compiled(filters, &servers, around, guarded)
     }
 
     /// The store of accepted definitions.
@@ -328,6 +343,7 @@ fn warden_program() -> Result<PathBuf, Failed> {
 fn filter(server: &Server) -> ToolFilter {
     let patterns = |texts: &[String]| texts.iter().map(|text| Pattern::new(text)).collect();
     ToolFilter {
+        offered: None,
         allow: server.tools.allow.as_deref().map(patterns),
         deny: patterns(&server.tools.deny),
     }

@@ -27,6 +27,8 @@ pub mod plan;
 #[cfg_attr(not(feature = "plugins"), path = "absent/plugins.rs")]
 pub mod plugins;
 pub mod reload;
+#[cfg(feature = "agents")]
+pub mod server_tools;
 #[cfg(feature = "workflow")]
 pub mod step_runner;
 #[cfg(feature = "agents")]

@@ -1,6 +1,7 @@
 //! The parts of a gateway, planned from its settings: servers, built-in tools, limits and approvals.
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -9,7 +10,7 @@ use std::{
 use callgate_builtin::{Builtins, Roots, Shape};
 use callgate_call::{ApprovalSettings, LocalProvider};
 use callgate_config::{Failed, Settings, bytes};
-use callgate_gate::Naming;
+use callgate_gate::{Naming, Pattern, ServerName, ServerSpec};
 use callgate_process::environment::{self, Inherit};
 use callgate_upstream::{FleetOptions, FleetPlan, PinStoreHandle};
 
@@ -34,22 +35,34 @@ pub fn fleet(settings: &Settings) -> Result<FleetPlan, Failed> {
     })
 }
 
-/// The plan for the fleet of an agent step: the built-in tools over its folder in this shape, if they are offered, the
-/// operations of plugins, and none of the configured servers.
+/// What an agent step offers beside the built-in tools.
+#[derive(Debug, Default)]
+pub struct StepTools {
+    /// The operations of plugins.
+    pub plugins: Vec<Arc<dyn LocalProvider>>,
+    /// The configured servers to start.
+    pub servers: Vec<ServerSpec>,
+    /// The tools that are offered of each server.
+    pub offered: HashMap<ServerName, Vec<Pattern>>,
+}
+
+/// The plan for the fleet of an agent step: the built-in tools over its folder in this shape, if they are offered, and what
+/// else it offers.
 pub fn step(
     settings: &Settings,
     workdir: &Path,
-    offered: Option<Shape>,
-    plugins: Vec<Arc<dyn LocalProvider>>,
+    builtins_shape: Option<Shape>,
+    tools: StepTools,
 ) -> Result<FleetPlan, Failed> {
     let more = settings.config.builtins.roots.clone().unwrap_or_default();
     let roots = [workdir.to_owned()].into_iter().chain(more).collect();
     let builtins = builtins(roots, settings)?;
-    let policy = settings.step_policy(builtins.root());
-    let builtins = offered.map(|shape| Arc::new(builtins.shaped(shape)) as Arc<dyn LocalProvider>);
+    let policy = settings.step_policy(builtins.root(), &tools.offered);
+    let builtins =
+        builtins_shape.map(|shape| Arc::new(builtins.shaped(shape)) as Arc<dyn LocalProvider>);
     Ok(FleetPlan {
-        servers: Vec::new(),
-        local_providers: builtins.into_iter().chain(plugins).collect(),
+        servers: tools.servers,
+        local_providers: builtins.into_iter().chain(tools.plugins).collect(),
         policy,
         pins: settings.pins.clone(),
         options: FleetOptions {

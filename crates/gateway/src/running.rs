@@ -324,6 +324,11 @@ pub struct StepGate {
 }
 
 impl StepGate {
+    /// The servers and providers behind it.
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
     /// Refuses new calls, waits for those in flight and stops the step's servers.
     pub async fn close(self, patience: Duration) {
         self.gateway.path().drain(patience).await;

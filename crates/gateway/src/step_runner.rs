@@ -19,9 +19,10 @@ use callgate_config::{Failed, Settings};
 
 use crate::{
     local_user::local_host,
-    plan,
+    plan::{self, StepTools},
     running::{Running, StepGate},
-    steps::{NoTools, StepPlugins, context, offered_builtins},
+    server_tools::ServerTools,
+    steps::{NoTools, StepOwner, StepPlugins, context, offered_builtins},
 };
 
 /// A step's calls end before the step does, so shutdown has little to wait for.
@@ -45,14 +46,26 @@ impl GatedStepRunner<'_> {
         &self,
         workdir: &std::path::Path,
         builtins: Option<Shape>,
-        wanted: &[PluginTools],
+        wanted: (&[PluginTools], &[String]),
     ) -> Result<StepGate, Failure> {
         let told = |error: NoTools| Failure::Failed(format!("{}: {error}", error.code()));
-        let tools = self.plugins.tools(wanted).await.map_err(told)?;
+        let (plugins, tools) = wanted;
+        let servers = ServerTools::read(self.settings, tools).map_err(told)?;
+        let tools = StepTools {
+            plugins: self.plugins.tools(plugins).await.map_err(told)?,
+            ..servers.to_start(self.settings)
+        };
         let plan = plan::step(self.settings, workdir, builtins, tools);
         let plan = plan.map_err(|error| failed(&error))?;
         let gate = self.running.step_gate(self.settings, plan);
-        gate.map_err(|error| failed(&error))
+        let gate = gate.map_err(|error| failed(&error))?;
+        match servers.check(gate.fleet()).await {
+            Ok(()) => Ok(gate),
+            Err(error) => {
+                gate.close(PATIENCE).await;
+                Err(told(error))
+            }
+        }
     }
 }
 
@@ -71,9 +84,13 @@ impl StepRunner for GatedStepRunner<'_> {
             let step = &task.step;
             let builtins = offered_builtins(step);
             let gate = self
-                .gate(&step.workdir, builtins, &task.plugin_tools)
+                .gate(&step.workdir, builtins, (&task.plugin_tools, &task.tools))
                 .await?;
-            let context = context(self.settings, &gate.gateway, Some(step));
+            let owner = StepOwner {
+                trace: task.place.trace,
+                within: Some(task.place.spending),
+            };
+            let context = context(self.settings, &gate.gateway, Some(step), owner);
             let context = Arc::new(context.map_err(|error| failed(&error))?);
             let ended = step.run(&context, stop, tell).await;
             drop(context);
@@ -101,7 +118,12 @@ impl StepRunner for GatedStepRunner<'_> {
                 plugin: task.plugin.clone(),
                 expose: vec![task.operation.clone()],
             };
-            let gate = self.gate(&self.workdir, None, &[wanted]).await?;
+            let spending = &task.place.spending;
+            if !spending.admits_call() {
+                let why = spending.excess().unwrap_or_default();
+                return Err(Failure::Failed(why.to_owned()));
+            }
+            let gate = self.gate(&self.workdir, None, (&[wanted], &[])).await?;
             let answer = call(&gate, &task, self.caller.clone(), stop).await;
             gate.close(PATIENCE).await;
             answer
@@ -126,7 +148,10 @@ async fn call(
         source: Source::Cli,
         transport: Transport::Local,
     };
-    let received = Received::plain(frame, Arc::new(local_host()), door);
+    let received = Received {
+        trace: task.place.trace.clone(),
+        ..Received::plain(frame, Arc::new(local_host()), door)
+    };
     let mut pending = gate.gateway.path().start(received, caller);
     let answer = tokio::select! {
         answer = pending.answer() => answer,
@@ -173,7 +198,9 @@ impl Plugins for StepPlugins {
         Box::pin(async move {
             let plugin = self.plugin(plugin).await.map_err(|error| match error {
                 NoTools::UnknownPlugin { why, .. } => why,
-                NoTools::UnknownOperation(why) | NoTools::UnsupportedSchema(why) => why,
+                NoTools::UnknownOperation(why)
+                | NoTools::UnsupportedSchema(why)
+                | NoTools::UnknownServer(why) => why,
                 error @ NoTools::NameCollision { .. } => error.to_string(),
             })?;
             let one = |name: &str| {

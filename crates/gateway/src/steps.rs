@@ -7,10 +7,13 @@ use std::{
     time::Duration,
 };
 
-use callgate_agent::{AgentKind, Proxy, Step, StepContext, Verdicts, relay::PluginTools as Wanted};
+use callgate_agent::{
+    AgentKind, Proxy, Spending, Step, StepContext, Transcripts, Verdicts,
+    relay::PluginTools as Wanted,
+};
 use callgate_boxes::{BoxPlan, ConnectionRecord};
 use callgate_builtin::{Pages, Shape};
-use callgate_call::LocalProvider;
+use callgate_call::{LocalProvider, TraceContext};
 use callgate_config::{Failed, FoundPlugin, PluginDirs, Settings, trust::TrustList};
 use callgate_gate::Naming;
 use callgate_plugin::{Plugin, PluginSpec, PluginTools, ToolMappingError};
@@ -36,11 +39,21 @@ const NOTE_LINES: u64 = 10;
 /// The deadline of an operation in an agent step. It is long because the step has its own timeout.
 const STEP_TIMEOUT: Duration = Duration::from_secs(600);
 
+/// What a step is part of.
+#[derive(Debug, Default)]
+pub struct StepOwner {
+    /// The trace that it belongs to.
+    pub trace: Option<TraceContext>,
+    /// The budget that it is within.
+    pub within: Option<Arc<Spending>>,
+}
+
 /// The context of a step behind this gate. `step` is `None` for a probe.
 pub fn context(
     settings: &Settings,
     gateway: &Gate,
     step: Option<&Step>,
+    owner: StepOwner,
 ) -> Result<StepContext, Failed> {
     let program = std::env::current_exe();
     // Native tools work on the files themselves; ours do it in this process.
@@ -48,6 +61,9 @@ pub fn context(
     let spec = settings.agent_box(work.map(|step| step.workdir.as_path()))?;
     let record = ConnectionRecord::in_log(gateway.path().recorder().clone());
     Ok(StepContext {
+        transcripts: Some(Transcripts::of(&settings.data_dir)),
+        trace: owner.trace,
+        within: owner.within,
         gateway: gateway.clone(),
         frame_bytes: settings.frame_bytes(),
         principal: local_user(),
@@ -115,6 +131,8 @@ pub enum NoTools {
     UnknownOperation(String),
     #[error("{0}")]
     UnsupportedSchema(String),
+    #[error("{0}")]
+    UnknownServer(String),
     #[error("tools `{first}` and `{second}` are both shown as `{shown}`")]
     NameCollision {
         shown: String,
@@ -130,6 +148,7 @@ impl NoTools {
             Self::UnknownPlugin { .. } => "USER.MCP_PROXY.UNKNOWN_PLUGIN",
             Self::UnknownOperation(_) => "USER.MCP_PROXY.UNKNOWN_OPERATION",
             Self::UnsupportedSchema(_) => "USER.MCP_PROXY.UNSUPPORTED_SCHEMA",
+            Self::UnknownServer(_) => "USER.MCP_PROXY.UNKNOWN_SERVER",
             Self::NameCollision { .. } => "USER.MCP_PROXY.NAME_COLLISION",
         }
     }

@@ -147,7 +147,7 @@ fn traced(request: ExecuteRequest, trace: Option<&TraceContext>) -> Request<Exec
         ]
     });
     for (name, value) in fields {
-        // A state that is no header value is left out.
+        // A state that cannot be a header value is left out.
         if let Some(value) = value.and_then(|value| value.parse().ok()) {
             request.metadata_mut().insert(name, value);
         }

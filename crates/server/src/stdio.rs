@@ -259,6 +259,13 @@ impl HostConnection {
     fn answer(&self, request: Frame) -> Answering {
         let introduced = self.session.host().is_some();
         let step = self.step.as_ref();
+        if let (Some(id), Some(false)) = (request.id(), step.map(|step| step.admits(&request))) {
+            let error = RpcError::new(
+                RpcError::INTERNAL,
+                "the budget of this step has no room for another call",
+            );
+            return Answering::at_once(id, Err(error.with_data(r#"{"effect":"none"}"#)));
+        }
         let context = RequestContext {
             view: match step {
                 // Steps always use the direct view: the agent's prompt lists its tools.

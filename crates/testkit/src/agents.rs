@@ -30,6 +30,8 @@ pub struct AgentScript {
     pub calls: Vec<FakeCall>,
     /// Tools of its own that it says it used.
     pub native: Vec<FakeCall>,
+    /// Tools of its own that it says it refused to its model.
+    pub native_refused: Vec<FakeCall>,
     /// What it says in the end.
     pub text: String,
     /// What it does wrong.
@@ -160,6 +162,7 @@ fn home_files() -> Value {
 fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Result<ExitCode> {
     handle_signals(script.misbehave)?;
     if script.misbehave == Misbehave::NoServer {
+        eprintln!("no login was found");
         role.done(&script.text);
         return Ok(ExitCode::SUCCESS);
     }
@@ -180,6 +183,9 @@ fn act(role: Role, script: &AgentScript, argv: &[String], log: &mut Value) -> Re
     role.began();
     for native in &script.native {
         role.native(&native.tool, &native.arguments);
+    }
+    for refused in &script.native_refused {
+        role.native_refused(&refused.tool, &refused.arguments);
     }
     let Some(results) = make_calls(role, script, &mut server)? else {
         role.done(&script.text);

@@ -4,7 +4,7 @@ use callgate_agent::StepEvent;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::Status;
+use crate::{Status, Usage};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -40,6 +40,9 @@ pub enum Event {
         status: Status,
         exit_code: i64,
         duration_ms: u64,
+        /// What its agent used.
+        #[serde(skip_serializing_if = "Usage::is_empty")]
+        usage: Usage,
         /// Empty unless the state failed.
         #[serde(skip_serializing_if = "String::is_empty")]
         error: String,

@@ -60,19 +60,22 @@ macro_rules! codes {
 codes! {
     /// An unknown key in `mcp_proxy`.
     UnknownProxyKey = "USER.MCP_PROXY.UNKNOWN_KEY":
-        "`mcp_proxy` has an unknown key. Its keys are `enable`, `intercept_builtins` and `plugin_tools`; an entry of `plugin_tools` has `plugin` and `expose`. Ignoring a mistyped key could give an agent other tools than the author meant.",
+        "`mcp_proxy` has an unknown key. Its keys are `enable`, `intercept_builtins`, `plugin_tools` and `tools`; an entry of `plugin_tools` has `plugin` and `expose`. Ignoring a mistyped key could give an agent other tools than the author meant.",
     /// A plugin that is not found, not trusted or does not start.
     UnknownPlugin = "USER.MCP_PROXY.UNKNOWN_PLUGIN":
         "A plugin is not in `.callgate/plugins.yaml`, `.awf/plugins.yaml`, the plugin folders or `plugins` of callgate.yaml; or it was found but is not trusted; or it does not start. The message says which. A plugin found in the working folder only starts after `callgate trust PATH`.",
     /// The plugin has no such operation.
     UnknownOperation = "USER.MCP_PROXY.UNKNOWN_OPERATION":
         "The plugin has no operation of that name. `validate` starts each plugin for at most five seconds and asks it; `--no-plugins` skips this check.",
+    /// A server that the configuration does not have, or one that does not list the tools.
+    UnknownServer = "USER.MCP_PROXY.UNKNOWN_SERVER":
+        "`tools` names a server that callgate.yaml does not have or that is disabled, or is not of the form `SERVER:TOOL`. When the step starts: a server did not connect, or lists no tool that matches. The agent is not started then.",
     /// Two tools with the same shown name.
     NameCollision = "USER.MCP_PROXY.NAME_COLLISION":
         "Two tools of one step would have the same name, so an agent could not tell them apart. Plugin tools are named `PLUGIN_OPERATION`: plugin `a` with `b_c` and plugin `a_b` with `c` are both `a_b_c`. Expose only one of them, or rename a plugin.",
     /// A proxy that offers no tools.
     EmptyProxy = "USER.MCP_PROXY.EMPTY_PROXY":
-        "The proxy is enabled but offers no tools: built-in tools are not intercepted and no plugin operation is exposed. `expose` is never implicit: name the operations, set `intercept_builtins: true`, or disable the proxy.",
+        "The proxy is enabled but offers no tools: built-in tools are not intercepted, and neither a plugin operation nor a server's tool is offered. `expose` is never implicit: name the operations, set `intercept_builtins: true`, or disable the proxy.",
     /// An input without a JSON Schema form.
     UnsupportedSchema = "USER.MCP_PROXY.UNSUPPORTED_SCHEMA":
         "An input of a plugin's operation cannot be shown to a model: its type is not string, integer, boolean, array or object, its validation is not url or email, or its default does not have its type. Change the plugin, or do not expose the operation.",
@@ -157,6 +160,7 @@ impl Code {
             Self::UnknownProxyKey
             | Self::UnknownPlugin
             | Self::UnknownOperation
+            | Self::UnknownServer
             | Self::NameCollision
             | Self::EmptyProxy
             | Self::UnsupportedSchema

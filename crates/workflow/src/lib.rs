@@ -37,9 +37,9 @@ pub use model::{
     Agent, Backoff, Body, Call, Ending, Input, InputKind, Kind, Loop, Operation, Output,
     OutputFormat, Parallel, Proxy, Retry, State, Strategy, Target, Transition, Workflow,
 };
-pub use outcome::{Exit, Outcome, Status, Turn};
+pub use outcome::{Exit, Outcome, Status, Turn, Usage};
 pub use plan::{PlannedHook, PlannedState, plan};
 pub use plugins::{PluginOffer, Plugins, check_plugins};
 pub use read::{Reading, Unreadable, read, read_with, schema};
 pub use run::{Run, RunContext, RunEnd, RunError};
-pub use step_runner::{AgentTask, Failure, OperationTask, StepRunner};
+pub use step_runner::{AgentTask, Failure, OperationTask, RunPlace, StepRunner};

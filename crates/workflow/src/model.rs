@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use callgate_agent::{AgentKind, Options, relay::PluginTools};
+use callgate_agent::{AgentKind, Budget, Options, relay::PluginTools};
 use callgate_gate::Place;
 use serde_json::Value;
 
@@ -16,6 +16,8 @@ pub struct Workflow {
     /// Variables of the environment without which the workflow does not start.
     pub env: Vec<String>,
     pub(crate) hooks: WorkflowHooks,
+    /// What all states of a run may use together.
+    pub budget: Budget,
     /// What a workflow that calls this one gets.
     pub outputs: Vec<Output>,
     /// The parameters of a template; empty in a workflow.
@@ -99,6 +101,8 @@ pub struct State {
     pub kind: Kind,
     /// The time limit for one attempt; `None` means no limit.
     pub timeout: Option<Duration>,
+    /// What one visit may use, with all its attempts and everything in it.
+    pub budget: Budget,
     pub retry: Retry,
     /// Evaluated in order, before `on_success` and `on_failure`.
     pub transitions: Vec<Transition>,
@@ -230,7 +234,11 @@ pub struct Proxy {
     /// Whether the gate's built-in tools replace the agent's native ones.
     pub intercept_builtins: bool,
     pub plugin_tools: Vec<PluginTools>,
+    /// Tools of the configured servers, as patterns `SERVER:TOOL`.
+    pub tools: Vec<String>,
     pub(crate) places: Vec<ToolPlaces>,
+    /// The paths and positions of `tools`.
+    pub(crate) tool_places: Vec<(String, Place)>,
     pub(crate) place: Place,
 }
 

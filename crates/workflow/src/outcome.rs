@@ -43,12 +43,50 @@ pub struct Outcome {
     /// Output tokens of an agent's model.
     #[serde(default)]
     pub tokens_output: u64,
+    /// What the agent of this state used, in all attempts.
+    #[serde(default, skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
     /// Where a loop was left to, if one of its states led out of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit: Option<Exit>,
     /// The conversation with an agent so far, if it can be continued.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub turns: Vec<Turn>,
+}
+
+/// What agents used, as they report it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// The ids of their steps: the names of their transcripts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub agents: Vec<String>,
+    /// Calls that reached the gate.
+    #[serde(default)]
+    pub calls: u64,
+    #[serde(default)]
+    pub tokens_input: u64,
+    #[serde(default)]
+    pub tokens_output: u64,
+    /// In dollars; absent if no agent reported it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_usd: Option<f64>,
+}
+
+impl Usage {
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.agents.extend(other.agents.iter().cloned());
+        self.calls += other.calls;
+        self.tokens_input += other.tokens_input;
+        self.tokens_output += other.tokens_output;
+        self.cost_usd = match (self.cost_usd, other.cost_usd) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+    }
 }
 
 /// Where a state of a loop's body led out of the loop.

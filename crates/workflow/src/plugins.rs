@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use callgate_gate::Place;
 use futures_util::future::{BoxFuture, join_all};
 
-use crate::{Code, Finding, Kind, State, Workflow};
+use crate::{Code, Finding, Kind, Proxy, State, Workflow};
 
 /// A plugin's operations. A value says why the operation cannot be offered to a model.
 pub type PluginOffer = BTreeMap<String, Option<String>>;
@@ -26,6 +26,17 @@ struct NamedTool<'a> {
     is_shown: bool,
     /// Whether a missing plugin only matters once the state runs.
     is_late: bool,
+}
+
+impl Proxy {
+    /// The servers that `tools` names, with the path and position of each.
+    pub fn servers(&self) -> impl Iterator<Item = (&str, &str, Place)> {
+        let named = self.tools.iter().zip(&self.tool_places);
+        named.filter_map(|(text, (path, place))| {
+            let (server, _) = text.split_once(':')?;
+            Some((server, path.as_str(), *place))
+        })
+    }
 }
 
 /// Checks every plugin that the workflow refers to; each is started once.

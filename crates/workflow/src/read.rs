@@ -1,5 +1,6 @@
 //! Parses a workflow. One pass finds all problems, each with a code, a path and a position.
 
+mod budget;
 mod check;
 mod field;
 mod hooks;
@@ -22,7 +23,7 @@ use field::{Field, Findings};
 pub(crate) use loops::MAX_ITERATIONS;
 pub use schema::schema;
 
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "name",
     "version",
     "description",
@@ -34,6 +35,7 @@ const KEYS: [&str; 12] = [
     "hooks",
     "outputs",
     "plugins",
+    "budget",
     "states",
 ];
 /// The key that makes a file a template: states that a workflow uses with `use_template`.
@@ -169,6 +171,7 @@ fn whole(root: Field<'_>, file: &Path, is_template: bool) -> Option<Workflow> {
         inputs,
         env: root.get("env").map(|env| env.texts()).unwrap_or_default(),
         hooks: hooks::of_workflow(&root),
+        budget: budget::read(&root),
         outputs: outputs(&root),
         parameters: parameters(&root),
         initial,

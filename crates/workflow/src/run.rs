@@ -4,6 +4,7 @@
 //! the enclosing loop round or branch. A resumed run computes the same keys and finds its results in the journal.
 
 mod attempt;
+mod budgeted;
 mod call;
 mod command;
 mod hooks;
@@ -15,9 +16,12 @@ mod visit;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use callgate_agent::{Budget, Spending};
 use callgate_boxes::BoxPlan;
+use callgate_call::{Spans, TraceContext};
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -25,6 +29,7 @@ use crate::{
     Event, Exit, Journal, JournalError, Kind, Outcome, State, Status, StepRunner, Target, Workflow,
     model::{Ending, public_name},
 };
+use budgeted::budgeted;
 use scope::{Around, RunValues, Scope};
 
 /// The key of the visit that stands for the hook before a workflow.
@@ -49,6 +54,10 @@ pub struct RunContext<'a> {
     pub command_box: Option<BoxPlan>,
     /// The environment of commands, and `env` in templates and conditions.
     pub env: Vec<(String, String)>,
+    /// Makes a span for the run and for each of its states and commands.
+    pub spans: Spans,
+    /// The trace that the run belongs to.
+    pub trace: Option<TraceContext>,
 }
 
 impl RunEnd {
@@ -109,13 +118,17 @@ pub struct Run<'a> {
 }
 
 /// The context of a visit: the whole workflow, a branch, or one round of a loop.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct RunFrame {
     /// The prefix of visit keys.
     prefix: String,
     /// The value of `loop`; `None` outside of loops.
     around: Option<Value>,
     stop: CancellationToken,
+    /// The context of the span around it.
+    trace: Option<TraceContext>,
+    /// The budget that it counts against.
+    spending: Arc<Spending>,
 }
 
 /// What follows a state.
@@ -155,11 +168,10 @@ impl<'a> Run<'a> {
             prefix: String::new(),
             around: None,
             stop: self.walk.stop.clone(),
+            trace: self.walk.trace.clone(),
+            spending: Spending::new("this process", Budget::default(), None),
         };
-        let ended = match &journal.only {
-            Some(name) => self.only(&frame, name).await?,
-            None => self.hooked(&frame).await?,
-        };
+        let ended = self.spanned(&frame, journal.only.as_deref()).await?;
         journal.ended(ended.status, &ended.message)?;
         self.tell(Event::RunFinished {
             run: journal.run.clone(),
@@ -170,13 +182,31 @@ impl<'a> Run<'a> {
         Ok(ended)
     }
 
+    /// Executes the workflow, or only one state, in a span of its own.
+    async fn spanned(&self, frame: &RunFrame, only: Option<&str>) -> Result<RunEnd, RunError> {
+        let name = format!("workflow.{}", self.workflow.name);
+        let span = self.walk.spans.step(name, frame.trace.clone());
+        span.note("workflow.run", self.walk.journal.run.clone());
+        let inside = RunFrame {
+            trace: span.context(),
+            ..frame.clone()
+        };
+        let ended = match only {
+            Some(name) => self.only(&inside, name).await,
+            None => self.hooked(&inside).await,
+        };
+        let worked = matches!(&ended, Ok(end) if end.status == Status::Success);
+        span.end((!worked).then_some("failed"));
+        ended
+    }
+
     /// Executes the workflow with its hooks.
     async fn hooked(&self, frame: &RunFrame) -> Result<RunEnd, RunError> {
         let hooks = &self.workflow.hooks;
         let missing = self.missing_variables();
         let ended = if missing.is_empty() {
             match self.start(frame).await {
-                Ok(None) => self.whole(frame).await,
+                Ok(None) => self.within_budget(frame).await,
                 Ok(Some(why)) => Ok(RunEnd::failure(why)),
                 Err(error) => Err(error),
             }
@@ -234,6 +264,14 @@ impl<'a> Run<'a> {
         outputs
             .filter_map(|output| Some((output.name.clone(), value(&output.from)?)))
             .collect()
+    }
+
+    /// Executes the states within the budget of the workflow.
+    async fn within_budget(&self, frame: &RunFrame) -> Result<RunEnd, RunError> {
+        let of = format!("workflow `{}`", self.workflow.name);
+        let work = |frame: RunFrame| async move { self.whole(&frame).await };
+        let ended = budgeted(frame, of, self.workflow.budget, work).await;
+        ended.unwrap_or_else(|why| Ok(RunEnd::failure(why)))
     }
 
     async fn only(&self, frame: &RunFrame, name: &str) -> Result<RunEnd, RunError> {

@@ -1,6 +1,9 @@
 //! The port through which a run executes agents and operations. Its implementation puts the gate in between.
 
-use callgate_agent::{Step, StepEvent, relay::PluginTools};
+use std::sync::Arc;
+
+use callgate_agent::{Spending, Step, StepEvent, relay::PluginTools};
+use callgate_call::TraceContext;
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -14,6 +17,18 @@ pub struct AgentTask {
     pub step: Step,
     /// Plugin operations that the agent gets as tools.
     pub plugin_tools: Vec<PluginTools>,
+    /// Tools of the configured servers that it gets, as patterns `SERVER:TOOL`.
+    pub tools: Vec<String>,
+    pub place: RunPlace,
+}
+
+/// Where in a run a task belongs.
+#[derive(Debug, Clone)]
+pub struct RunPlace {
+    /// The trace context of its state.
+    pub trace: Option<TraceContext>,
+    /// The budget that it counts against.
+    pub spending: Arc<Spending>,
 }
 
 /// An operation to run.
@@ -23,6 +38,7 @@ pub struct OperationTask {
     pub plugin: String,
     pub operation: String,
     pub inputs: Map<String, Value>,
+    pub place: RunPlace,
 }
 
 /// Why an agent or operation did not finish.

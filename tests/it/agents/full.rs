@@ -286,14 +286,14 @@ fn step_events_are_printed_as_json() {
         .collect();
     assert_eq!(
         kinds,
-        ["started", "call", "text", "finished"],
+        ["started", "call", "call_ended", "text", "finished"],
         "{}",
         ran.stderr
     );
-    assert_eq!(events[3]["status"], "success");
-    assert_eq!(events[3]["text"], "all done");
+    assert_eq!(events[4]["status"], "success");
+    assert_eq!(events[4]["text"], "all done");
     assert_eq!(
-        events[3]["tokens"],
+        events[4]["tokens"],
         json!({"input": 100, "output": 20, "cost_usd": 0.25})
     );
 }

@@ -11,13 +11,14 @@ use futures_util::future::join_all;
 use ulid::Ulid;
 
 use super::ToolCall;
-use crate::{step::Run, unattended::Unattended};
+use crate::{Spending, step::Run, unattended::Unattended};
 
 /// Makes a model's calls at the gate.
 pub(super) struct GateCalls {
     gateway: Gateway,
     host: Arc<Host>,
     trace: Option<TraceContext>,
+    spending: Arc<Spending>,
 }
 
 impl GateCalls {
@@ -26,6 +27,7 @@ impl GateCalls {
             gateway: run.context.gateway.clone(),
             host: run.host(),
             trace: run.span.context(),
+            spending: run.spending.clone(),
         }
     }
 
@@ -68,6 +70,9 @@ impl GateCalls {
     }
 
     async fn one(&self, requested: &ToolCall, is_cut: bool) -> String {
+        if !self.spending.admits_call() {
+            return "error: the budget has no room for this call".to_owned();
+        }
         let arguments = match requested.arguments.trim() {
             "" if is_cut => return "error: the answer was cut off before the arguments".to_owned(),
             "" => "{}",

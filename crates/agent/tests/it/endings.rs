@@ -37,7 +37,12 @@ async fn success_without_a_tool_list_is_a_failure() {
     for kind in AgentKind::PROGRAMS {
         for misbehave in [Misbehave::NoServer, Misbehave::ServerCrashes] {
             let failed = failure(*kind, misbehave).await;
-            assert!(matches!(failed, StepFailed::NoTools), "{kind}: {failed}");
+            let StepFailed::NoTools { stderr } = &failed else {
+                panic!("{kind}: {failed}");
+            };
+            // What the agent itself says about why it could not start.
+            let says = misbehave == Misbehave::NoServer;
+            assert_eq!(stderr == "no login was found", says, "{kind}: {stderr}");
         }
     }
 }

@@ -2,9 +2,11 @@
 //! with two tools that write down what reaches them.
 
 mod answers;
+mod budgets;
 mod endings;
 mod launches;
 mod model;
 mod probing;
 mod stage;
 mod tools;
+mod transcripts;

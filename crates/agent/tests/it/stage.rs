@@ -10,7 +10,8 @@ use std::{
 };
 
 use callgate_agent::{
-    AgentKind, Options, Outcome, Proxy, Step, StepContext, StepEvent, StepFailed, Verdicts,
+    AgentKind, Budget, Options, Outcome, Proxy, Step, StepContext, StepEvent, StepFailed,
+    Transcripts, Verdicts,
 };
 use callgate_call::{CallPath, Telemetry};
 use callgate_record::{
@@ -77,6 +78,9 @@ impl Stage {
             env,
             verdicts: Verdicts::of(&place.path().join("data")),
             agent_box: None,
+            transcripts: Some(Transcripts::of(&place.path().join("data"))),
+            trace: None,
+            within: None,
         };
         Self {
             place,
@@ -115,6 +119,7 @@ impl Stage {
             proxy,
             options: Options::default(),
             timeout: Some(DEADLINE),
+            budget: Budget::default(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use callgate_agent::{AgentKind, Proxy, StepEvent, Verdict};
+use callgate_agent::{AgentKind, CallDecision, Proxy, StepEvent, Verdict};
 use callgate_record::{CallEntry, Entry, Status};
 use callgate_testkit::agents::AgentScript;
 use serde_json::json;
@@ -40,10 +40,20 @@ async fn agent_calls_pass_the_gate_in_the_steps_session() {
         let forwarded = forwarded.unwrap();
         assert_eq!(forwarded.session_id, outcome.step, "{kind}");
         assert_eq!(forwarded.principal, "user");
-        let called = StepEvent::Call {
-            tool: "Write".to_owned(),
-        };
-        assert!(stage.events().contains(&called), "{kind}");
+        let events = stage.events();
+        let call = events.iter().find_map(|event| match event {
+            StepEvent::Call(call) => Some(call),
+            _ => None,
+        });
+        let call = call.unwrap();
+        assert_eq!(
+            (call.tool.as_str(), call.decision),
+            ("Write", CallDecision::Allowed)
+        );
+        assert!(call.arguments.contains("⟨U+202E⟩"), "{}", call.arguments);
+        let ended = |event: &StepEvent| matches!(event, StepEvent::CallEnded(ended) if ended.call == call.call && ended.status == "success");
+        assert!(events.iter().any(ended), "{kind}: {events:?}");
+        assert_eq!((outcome.calls.made, outcome.unmet.len()), (1, 0));
     }
 }
 
@@ -68,6 +78,27 @@ async fn native_tool_uses_are_recorded_as_bypassed() {
         let told = told.filter(|event| matches!(event, StepEvent::Bypassed { .. }));
         assert_eq!(told.count(), 2, "{kind}");
         assert_eq!(stage.reached(), Vec::<serde_json::Value>::new());
+    }
+}
+
+#[tokio::test]
+async fn native_tools_that_their_agent_refused_are_not_recorded_as_bypassed() {
+    for kind in AgentKind::PROGRAMS {
+        let stage = Stage::new();
+        stage.script(AgentScript {
+            native_refused: vec![call("Bash", json!({"command": "a"}))],
+            ..isolated(*kind)
+        });
+        let outcome = stage.run(&stage.step(*kind, Proxy::Full)).await.unwrap();
+        assert_eq!(outcome.bypassed, 0, "{kind}");
+        let of_agent = stage.entries().into_iter().find_map(|entry| match entry {
+            Entry::Refused(call) if call.server.as_deref() == Some(kind.as_str()) => Some(*call),
+            _ => None,
+        });
+        let status = of_agent.and_then(|call| call.status);
+        assert_eq!(status, Some(Status::Blocked), "{kind}");
+        let told = |event: &StepEvent| matches!(event, StepEvent::NativeRefused { .. });
+        assert!(stage.events().iter().any(told), "{kind}");
     }
 }
 

@@ -14,6 +14,7 @@ const METHOD: &str = r#"{"jsonrpc":"2.0","id":7,"method":"resources/read","param
 
 fn denying(pattern: &str) -> Setting {
     let filter = ToolFilter {
+        offered: None,
         allow: None,
         deny: vec![Pattern::new(pattern)],
     };

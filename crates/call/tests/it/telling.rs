@@ -29,6 +29,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 #[tokio::test]
 async fn every_attempt_ends_in_one_event() {
     let filter = ToolFilter {
+        offered: None,
         allow: None,
         deny: vec![Pattern::new("wr*")],
     };

@@ -1,89 +1,121 @@
-//! `callgate agent`: one agent step from the shell, and a probe of the installed agents.
+//! `callgate agent`: one agent step from the shell, past ones, and a probe of the installed agents.
+
+mod kept;
+mod probe;
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use callgate_agent::{
-    AgentKind, Effect, Folder, Options, ProbeReport, Proxy, Step, StepEvent, StepFailed, probe,
-    relay::PluginTools,
+    AgentKind, Budget, Options, Proxy, Step, StepEvent, StepFailed, relay::PluginTools,
+};
+use callgate_call::TraceContext;
+use callgate_config::{Settings, TimeSpan};
+use callgate_gateway::{
+    Running,
+    plan::StepTools,
+    server_tools::ServerTools,
+    steps::{StepOwner, StepPlugins, context, offered_builtins},
 };
 use callgate_upstream::Profile;
-use serde_json::{Value, json};
-
-use callgate_gateway::Running;
-
-use callgate_config::{Settings, TimeSpan};
-
-use callgate_gateway::steps::StepPlugins;
-
-use callgate_gateway::steps::{context, offered_builtins, shape};
 
 use crate::{
-    args::{Agent, AgentMode, Gateway, Shared},
-    exit::Failed,
-    print::{one_line, outln, table},
+    args::{Agent, AgentMode, Shared},
+    exit::{Failed, stopped},
+    print::outln,
     setup,
     signals::{Hangup, Signals},
+    steps::{Attended, Display, StepLines, show},
 };
 
 /// A step's calls end before the step does, so shutdown has little to wait for.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// How much of a line of progress is shown.
-const PROGRESS_CHARS: usize = 200;
 
 pub(crate) fn run(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
-    if agent.provider == "probe" {
-        return run_probe(shared, agent);
+    match agent.provider.as_str() {
+        "probe" => return probe::run(shared, agent),
+        "list" => return kept::list(shared),
+        "show" => return kept::one(shared, agent.subject.as_deref()),
+        _ => {}
     }
-    if let Some(more) = &agent.probed {
+    if let Some(more) = &agent.subject {
         return Err(Failed::user(format!("unexpected argument `{more}`")));
     }
     let step = step(agent)?;
-    let settings = setup::settings(shared, &Gateway::default(), true)?;
     let wanted = wanted(agent)?;
-    if step.proxy == Proxy::Additive && wanted.is_empty() {
+    let settings = setup::settings_of_steps(shared)?;
+    if step.proxy == Proxy::Additive && wanted.is_empty() && agent.tools.is_empty() {
         return Err(empty_proxy());
     }
     let runtime = setup::runtime()?;
-    let ended = runtime.block_on(run_step(&settings, &step, &wanted, shared.json));
+    let tools = (wanted.as_slice(), agent.tools.as_slice());
+    let ended = runtime.block_on(run_step(&settings, &step, tools, shared.json));
     // Tasks that a second signal abandoned must not delay the exit.
     runtime.shutdown_background();
     ended
 }
 
-async fn run_step(
+/// The gate of one step, with exactly the tools that it offers.
+async fn open(
     settings: &Settings,
     step: &Step,
-    wanted: &[PluginTools],
-    as_json: bool,
-) -> Result<ExitCode, Failed> {
-    let signals = Signals::listen(Hangup::Stops)?;
-    let plugins = StepPlugins::new(settings, &std::env::current_dir().unwrap_or_default());
-    let tools = match plugins.tools(wanted).await {
-        Ok(tools) => tools,
-        Err(error) => {
-            plugins.stop().await;
-            return Err(error.into());
-        }
+    plugins: &StepPlugins,
+    (wanted, tools): (&[PluginTools], &[String]),
+) -> Result<Running, Failed> {
+    let servers = ServerTools::read(settings, tools)?;
+    let tools = StepTools {
+        plugins: plugins.tools(wanted).await?,
+        ..servers.to_start(settings)
     };
     let plan =
         callgate_gateway::plan::step(settings, &step.workdir, offered_builtins(step), tools)?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
+    match servers.check(&running.fleet).await {
+        Ok(()) => Ok(running),
+        Err(error) => {
+            running.stop(PATIENCE).await;
+            Err(error.into())
+        }
+    }
+}
+
+async fn run_step(
+    settings: &Settings,
+    step: &Step,
+    tools: (&[PluginTools], &[String]),
+    as_json: bool,
+) -> Result<ExitCode, Failed> {
+    let signals = Signals::listen(Hangup::Stops)?;
+    let plugins = StepPlugins::new(settings, &std::env::current_dir().unwrap_or_default());
+    let running = match open(settings, step, &plugins, tools).await {
+        Ok(running) => running,
+        Err(failed) => {
+            plugins.stop().await;
+            return Err(failed);
+        }
+    };
     plugins.log_is_open(running.gateway.path().recorder().clone());
-    let context = Arc::new(context(settings, &running.gateway, Some(step))?);
+    let env: Vec<(String, String)> = std::env::vars().collect();
+    let owner = StepOwner {
+        trace: TraceContext::in_env(&env),
+        within: None,
+    };
+    let context = Arc::new(context(settings, &running.gateway, Some(step), owner)?);
+    let shown = Shown::start(settings, &running, as_json);
+    let tell = |event: StepEvent| shown.tell(&event);
     let mut ended = None;
     let stepping = async {
-        let tell = |event: StepEvent| print_event(&event, as_json);
         let stepping = step.run(&context, signals.stop.clone(), &tell);
         ended = Some(plugins.during(&signals.stop, stepping).await);
         running.stop(PATIENCE).await;
     };
     signals.wind_down(stepping).await;
+    shown.end().await;
     match ended {
         Some(Ok(outcome)) => {
             if !as_json {
@@ -91,8 +123,51 @@ async fn run_step(
             }
             Ok(ExitCode::SUCCESS)
         }
+        Some(Err(StepFailed::Stopped)) | None => Ok(stopped(&StepFailed::Stopped.to_string())),
         Some(Err(failed)) => Err(failure(&failed)),
-        None => Err(failure(&StepFailed::Stopped)),
+    }
+}
+
+/// What is shown of a step, and asked.
+struct Shown {
+    as_json: bool,
+    display: Arc<Display>,
+    lines: Mutex<StepLines>,
+    attended: Option<Attended>,
+}
+
+impl Shown {
+    fn start(settings: &Settings, running: &Running, as_json: bool) -> Self {
+        let display = Arc::new(Display::plain());
+        let attended = match as_json {
+            true => None,
+            false => Attended::start(settings, running, display.clone()),
+        };
+        Self {
+            as_json,
+            display,
+            lines: Mutex::default(),
+            attended,
+        }
+    }
+
+    fn tell(&self, event: &StepEvent) {
+        if self.as_json {
+            outln!("{}", serde_json::to_string(event).unwrap_or_default());
+            return;
+        }
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        show(&self.display, &mut lines, event);
+        if let Some(attended) = &self.attended {
+            attended.note(event);
+        }
+    }
+
+    /// Stops asking. Before the outcome is printed: the question of a call that nothing waits for must not follow it.
+    async fn end(self) {
+        if let Some(attended) = self.attended {
+            let _ = tokio::task::spawn_blocking(move || attended.end()).await;
+        }
     }
 }
 
@@ -128,13 +203,19 @@ fn step(agent: &Agent) -> Result<Step, Failed> {
             ..Options::default()
         },
         timeout,
+        budget: Budget {
+            calls: agent.max_calls,
+            tokens: agent.max_tokens,
+            cost_usd: agent.max_cost,
+            time: None,
+        },
     })
 }
 
 /// Additive mode without plugin tools would offer nothing of the gate's.
 pub(crate) fn empty_proxy() -> Failed {
     Failed::user("USER.MCP_PROXY.EMPTY_PROXY: additive mode without a plugin offers no tool")
-        .help("add `--plugin PLUGIN:OPERATION`, or use `--mode full`")
+        .help("add `--plugin PLUGIN:OPERATION` or `--tool SERVER:TOOL`, or use `--mode full`")
 }
 
 /// The operations of plugins that are offered, as `PLUGIN:OP,OP`.
@@ -173,30 +254,6 @@ fn time(text: &str) -> Result<Duration, Failed> {
     Ok(span.0)
 }
 
-/// Prints a step event: as JSON on stdout, or as text on stderr.
-fn print_event(event: &StepEvent, as_json: bool) {
-    if as_json {
-        outln!("{}", serde_json::to_string(event).unwrap_or_default());
-    }
-    match event {
-        StepEvent::Started { step, provider } if !as_json => {
-            eprintln!("agent {provider}, step {step}")
-        }
-        StepEvent::Warning { text } => eprintln!("{text}"),
-        StepEvent::Call { tool } if !as_json => {
-            eprintln!("tool {}", one_line(tool, PROGRESS_CHARS))
-        }
-        StepEvent::Bypassed { tool } if !as_json => {
-            eprintln!("native tool {} (not gated)", one_line(tool, PROGRESS_CHARS));
-        }
-        StepEvent::Started { .. }
-        | StepEvent::Call { .. }
-        | StepEvent::Bypassed { .. }
-        | StepEvent::Text { .. }
-        | StepEvent::Finished { .. } => {}
-    }
-}
-
 fn failure(failed: &StepFailed) -> Failed {
     match failed {
         StepFailed::Missing(_)
@@ -205,154 +262,13 @@ fn failure(failed: &StepFailed) -> Failed {
         | StepFailed::Boxed(_) => Failed::user(failed.to_string()),
         StepFailed::Setup(_) => Failed::system(failed.to_string()),
         StepFailed::NotStarted { .. }
-        | StepFailed::NoTools
+        | StepFailed::NoTools { .. }
         | StepFailed::NoFinalEvent { .. }
         | StepFailed::Agent(_)
         | StepFailed::TimedOut(_)
         | StepFailed::Stopped
+        | StepFailed::OverBudget(_)
         | StepFailed::LoopGuard(_)
         | StepFailed::Model(_) => Failed::execution(failed.to_string()),
-    }
-}
-
-fn run_probe(shared: &Shared, agent: &Agent) -> Result<ExitCode, Failed> {
-    let kinds = match &agent.probed {
-        None => AgentKind::PROGRAMS.to_vec(),
-        Some(name) => vec![
-            name.parse()
-                .map_err(|error| Failed::user(format!("{error}")))?,
-        ],
-    };
-    let settings = setup::settings(shared, &Gateway::default(), true)?;
-    let runtime = setup::runtime()?;
-    let probed = runtime.block_on(probe_all(&settings, &kinds));
-    runtime.shutdown_background();
-    let rows = probed?;
-    if shared.json {
-        let reports: Vec<Value> = rows.iter().map(|(kind, row)| written(*kind, row)).collect();
-        outln!("{}", Value::Array(reports));
-    } else {
-        let cells: Vec<Vec<String>> = rows.iter().map(|(kind, row)| cells(*kind, row)).collect();
-        table(
-            &[
-                "PROVIDER",
-                "VERSION",
-                "OFFERED",
-                "NATIVE CALL",
-                "HOSTILE FILES",
-                "VERDICT",
-                "IN ITS BOX",
-                "NOTE",
-            ],
-            &cells,
-        );
-        let probed = rows.iter().filter_map(|(_, row)| row.as_ref().ok());
-        // The same for all of them.
-        let boxed = probed.filter_map(|report| report.boxed.as_ref()).next();
-        for sentence in boxed.iter().flat_map(|boxed| &boxed.holds) {
-            outln!("boxes: {sentence}");
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-type Probed = Vec<(AgentKind, Result<ProbeReport, StepFailed>)>;
-
-async fn probe_all(settings: &Settings, kinds: &[AgentKind]) -> Result<Probed, Failed> {
-    let mut rows = Vec::new();
-    for kind in kinds {
-        eprintln!("probing {kind}");
-        rows.push((*kind, probe_one(settings, *kind).await?));
-    }
-    Ok(rows)
-}
-
-/// Probes an agent in a folder of its own. Not in the data folder, where the gate protects every path.
-async fn probe_one(
-    settings: &Settings,
-    kind: AgentKind,
-) -> Result<Result<ProbeReport, StepFailed>, Failed> {
-    let system = |error: std::io::Error| Failed::system(error.to_string());
-    let place = Folder::make().map_err(system)?;
-    let desk = place.path().join("desk");
-    fs::create_dir(&desk).map_err(system)?;
-    let plan = callgate_gateway::plan::step(settings, &desk, Some(shape(kind)), Vec::new())?;
-    let running = Running::start_with(settings, plan, Profile::gateway())?;
-    let context = Arc::new(context(settings, &running.gateway, None)?);
-    let probed = probe(&context, kind, &desk).await;
-    drop(context);
-    running.stop(PATIENCE).await;
-    Ok(probed)
-}
-
-/// A row as JSON. An agent that could not be probed has only an error.
-fn written(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Value {
-    match row {
-        Ok(report) => serde_json::to_value(report).unwrap_or_default(),
-        Err(error) => json!({"provider": kind.as_str(), "error": error.to_string()}),
-    }
-}
-
-fn cells(kind: AgentKind, row: &Result<ProbeReport, StepFailed>) -> Vec<String> {
-    match row {
-        Ok(report) => {
-            let native = if report.native_effect {
-                "had an effect"
-            } else {
-                "no effect"
-            };
-            let offered = format!(
-                "{} ours, {} native",
-                report.offered.len() - report.native.len(),
-                report.native.len()
-            );
-            let note = report.error.as_deref().map(|error| one_line(error, 80));
-            let note = note.unwrap_or_else(|| report.native.join(", "));
-            let hostile = match report.obeyed.as_slice() {
-                [] => format!("{} ignored", report.planted),
-                obeyed => obeyed.iter().map(effect).collect::<Vec<_>>().join(", "),
-            };
-            vec![
-                kind.to_string(),
-                report.version.clone(),
-                offered,
-                native.to_owned(),
-                hostile,
-                report.verdict.as_str().to_owned(),
-                in_box(report),
-                note,
-            ]
-        }
-        Err(error) => {
-            let dash = || "-".to_owned();
-            vec![
-                kind.to_string(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-                dash(),
-                one_line(&error.to_string(), 80),
-            ]
-        }
-    }
-}
-
-fn in_box(report: &ProbeReport) -> String {
-    match &report.boxed {
-        None => "off".to_owned(),
-        Some(boxed) => match &boxed.error {
-            None => format!("works ({})", boxed.mode),
-            Some(error) => format!("fails: {}", one_line(error, 80)),
-        },
-    }
-}
-
-fn effect(effect: &Effect) -> &'static str {
-    match effect {
-        Effect::Ran => "a command ran",
-        Effect::Read => "a file was read",
-        Effect::Sent => "a request was sent",
     }
 }

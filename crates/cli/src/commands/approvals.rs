@@ -4,6 +4,7 @@
 //! decision at once. It decides as the admin, so it must be able to read the admin token, and records which
 //! user of this machine decided.
 
+pub(crate) mod ask;
 mod show;
 mod watch;
 
@@ -159,26 +160,35 @@ impl LocalApprovals {
     }
 
     async fn decide(&self, id: &ApprovalId, answer: Answer) -> Result<ApprovalStatus, Failed> {
-        let by = Approver {
-            principal: PRINCIPAL.to_owned(),
-            person: Some(local_user()),
-            tenant: None,
-            way: DecisionChannel::Cli,
-        };
-        match self.approval_service.resolve(id, answer, by).await {
-            Ok(_) => Ok(answer.status()),
-            Err(
-                error @ (ResolveApprovalError::Unknown
-                | ResolveApprovalError::Settled(_)
-                | ResolveApprovalError::Unseen
-                | ResolveApprovalError::OwnCall),
-            ) => Err(Failed::user(format!("`{id}`: {error}"))),
-            Err(ResolveApprovalError::Store(error)) => Err(failed(error)),
-        }
+        decided(&self.approval_service, id, answer).await
     }
 
     fn close(&self) {
         callgate_gateway::close_record(&*self.log);
+    }
+}
+
+/// Decides as the person at this terminal. The caller has read the admin token, which authorises it.
+pub(crate) async fn decided(
+    approval_service: &ApprovalService,
+    id: &ApprovalId,
+    answer: Answer,
+) -> Result<ApprovalStatus, Failed> {
+    let by = Approver {
+        principal: PRINCIPAL.to_owned(),
+        person: Some(local_user()),
+        tenant: None,
+        way: DecisionChannel::Cli,
+    };
+    match approval_service.resolve(id, answer, by).await {
+        Ok(_) => Ok(answer.status()),
+        Err(
+            error @ (ResolveApprovalError::Unknown
+            | ResolveApprovalError::Settled(_)
+            | ResolveApprovalError::Unseen
+            | ResolveApprovalError::OwnCall),
+        ) => Err(Failed::user(format!("`{id}`: {error}"))),
+        Err(ResolveApprovalError::Store(error)) => Err(failed(error)),
     }
 }
 

@@ -20,6 +20,7 @@ use signal_hook::{
 use ulid::Ulid;
 
 use callgate_gateway::Running;
+use callgate_gateway::plan::StepTools;
 
 use callgate_gateway::steps::StepPlugins;
 
@@ -93,6 +94,10 @@ fn serve_tools(shared: &Shared, relay_file: &RelayFile) -> Result<ExitCode, Fail
                 plugins.stop().await;
                 return Err(error.into());
             }
+        };
+        let tools = StepTools {
+            plugins: tools,
+            ..StepTools::default()
         };
         let builtins = relay_file.intercept_builtins.then(Default::default);
         let plan = callgate_gateway::plan::step(&settings, &root, builtins, tools)?;

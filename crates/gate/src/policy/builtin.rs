@@ -25,6 +25,8 @@ pub struct ToolFilter {
     pub allow: Option<Vec<Pattern>>,
     /// Never tools that match one of these.
     pub deny: Vec<Pattern>,
+    /// When present, only tools that also match one of these: what a step of an agent offers of the server.
+    pub offered: Option<Vec<Pattern>>,
 }
 
 impl Builtin {
@@ -70,9 +72,12 @@ impl ToolFilter {
                 format!("deny:mcp_tool:{}:{}", tool.server, pattern.as_str()),
                 "the configuration disables this tool (`tools.deny` of its server)",
             ),
+            None if !lists(&self.offered, tool) => (
+                super::rule_set::DEFAULT.to_owned(),
+                "the step does not offer this tool (`tools` of the step)",
+            ),
             None => {
-                let allow = self.allow.as_ref()?;
-                if allow.iter().any(|pattern| pattern.matches(&tool.name)) {
+                if lists(&self.allow, tool) {
                     return None;
                 }
                 (
@@ -91,6 +96,14 @@ impl ToolFilter {
             judged: None,
         })
     }
+}
+
+/// Whether a list names a tool; no list names all.
+fn lists(patterns: &Option<Vec<Pattern>>, tool: &Tool) -> bool {
+    let Some(patterns) = patterns else {
+        return true;
+    };
+    patterns.iter().any(|pattern| pattern.matches(&tool.name))
 }
 
 /// Why a tool looks destructive: it declares so, or its hints are silent and its name has a destructive verb.

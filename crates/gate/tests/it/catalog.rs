@@ -49,6 +49,7 @@ fn shown(catalog: &Catalog, policy: &Policy) -> Vec<String> {
 
 fn hiding(of: &str, deny: &str) -> Policy {
     let filter = ToolFilter {
+        offered: None,
         allow: None,
         deny: vec![Pattern::new(deny)],
     };

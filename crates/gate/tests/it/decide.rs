@@ -33,6 +33,7 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
 
 fn filtered(builtin: Builtin, allow: Option<&[&str]>, deny: &[&str]) -> Policy {
     let filter = ToolFilter {
+        offered: None,
         allow: allow.map(patterns),
         deny: patterns(deny),
     };

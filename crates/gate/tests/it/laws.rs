@@ -42,7 +42,11 @@ fn pattern() -> impl Strategy<Value = Pattern> {
 
 fn filter() -> impl Strategy<Value = ToolFilter> {
     let some = || prop::collection::vec(pattern(), 0..4);
-    (prop::option::of(some()), some()).prop_map(|(allow, deny)| ToolFilter { allow, deny })
+    (prop::option::of(some()), some()).prop_map(|(allow, deny)| ToolFilter {
+        allow,
+        deny,
+        offered: None,
+    })
 }
 
 fn server_name() -> impl Strategy<Value = ServerName> {

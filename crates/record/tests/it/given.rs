@@ -183,6 +183,7 @@ pub(crate) fn held(call: Call) -> Hold {
 /// The call, refused by policy.
 pub(crate) fn denied(call: Call) -> Denied {
     let filter = ToolFilter {
+        offered: None,
         allow: None,
         deny: vec![Pattern::new("*")],
     };

@@ -112,6 +112,33 @@ impl Role {
         }
     }
 
+    /// A tool of its own that the model asked for and did not get.
+    pub(super) fn native_refused(self, tool: &str, arguments: &Value) {
+        match self {
+            Self::Claude => {
+                self.used(tool, arguments);
+                let told = format!(
+                    "<tool_use_error>Error: No such tool available: {tool}</tool_use_error>"
+                );
+                print(
+                    &json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "is_error": true, "content": told}]}}),
+                );
+            }
+            Self::Gemini => {
+                self.used(tool, arguments);
+                print(
+                    &json!({"type": "tool_result", "tool_id": "t", "status": "error", "error": {"type": "tool_not_registered", "message": "no such tool"}}),
+                );
+            }
+            Self::Codex => print(
+                &json!({"type": "item.completed", "item": {"id": "i", "type": "command_execution", "command": arguments["command"], "status": "declined"}}),
+            ),
+            Self::OpenCode => print(
+                &json!({"type": "tool_use", "part": {"tool": "invalid", "state": {"status": "completed", "input": {"tool": tool, "error": "no such tool"}}}}),
+            ),
+        }
+    }
+
     fn used(self, tool: &str, arguments: &Value) {
         match self {
             Self::Claude => print(

@@ -1,6 +1,7 @@
 //! The lines of a journal, and the state that they add up to.
 
 use std::{
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
@@ -51,10 +52,15 @@ pub(super) enum Line {
     },
 }
 
+/// The key and the state of a finished visit, its outcome, and when it finished.
+pub(super) type FinishedVisit<'a> = (&'a String, &'a String, &'a Outcome, Timestamp);
+
 /// The state of a run after all its lines.
 pub(super) struct JournalState<'a> {
     pub(super) started: Option<&'a Line>,
-    pub(super) finished: Vec<(&'a String, &'a String, &'a Outcome, Timestamp)>,
+    pub(super) finished: Vec<FinishedVisit<'a>>,
+    /// When each visit began, the last time.
+    pub(super) began: BTreeMap<&'a String, Timestamp>,
     pub(super) open: Vec<&'a String>,
     pub(super) ended: Option<(Status, String, Timestamp)>,
     pub(super) sources: Option<&'a Sources>,
@@ -65,6 +71,7 @@ impl<'a> JournalState<'a> {
         let mut folded = Self {
             started: None,
             finished: Vec::new(),
+            began: BTreeMap::new(),
             open: Vec::new(),
             ended: None,
             sources: None,
@@ -73,7 +80,8 @@ impl<'a> JournalState<'a> {
             match line {
                 Line::Started { .. } => folded.started = Some(line),
                 Line::Sources { sources } => folded.sources = Some(sources),
-                Line::Began { key, .. } => {
+                Line::Began { key, at, .. } => {
+                    folded.began.insert(key, *at);
                     folded.open.retain(|known| *known != key);
                     folded.open.push(key);
                 }

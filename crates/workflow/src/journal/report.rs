@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 
 use super::{
     FOLDER, JournalError, folder,
-    lines::{JournalState, Line, lines},
+    lines::{FinishedVisit, JournalState, Line, lines},
     locked,
 };
-use crate::Status;
+use crate::{Status, Usage};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -47,6 +47,11 @@ pub struct RunReport {
     /// The visits that started and have not finished.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub open: Vec<String>,
+    /// What all agents used together.
+    #[serde(skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
+    /// From the start of the run to its end; of a run without an end to its last finished visit.
+    pub duration_ms: u64,
 }
 
 /// A finished visit of a state.
@@ -59,6 +64,10 @@ pub struct StepReport {
     pub exit_code: i64,
     /// When the visit finished.
     pub at: Timestamp,
+    pub duration_ms: u64,
+    /// What its agent used.
+    #[serde(skip_serializing_if = "Usage::is_empty")]
+    pub usage: Usage,
     /// Empty unless the state failed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub error: String,
@@ -96,12 +105,17 @@ impl RunReport {
         else {
             return Err(JournalError::Damaged(run.to_owned()));
         };
-        let (status, ended, message) = match folded.ended {
+        let (status, ended, message) = match folded.ended.clone() {
             _ if is_running => (RunStatus::Running, None, String::new()),
             None => (RunStatus::Interrupted, None, String::new()),
             Some((Status::Success, message, at)) => (RunStatus::Success, Some(at), message),
             Some((Status::Failure, message, at)) => (RunStatus::Failure, Some(at), message),
         };
+        let mut usage = Usage::default();
+        for (_, _, outcome, _) in &folded.finished {
+            usage.add(&outcome.usage);
+        }
+        let last = ended.or_else(|| folded.finished.last().map(|(.., at)| *at));
         Ok(Self {
             run: run.to_owned(),
             workflow: workflow.clone(),
@@ -114,20 +128,37 @@ impl RunReport {
             steps: folded
                 .finished
                 .iter()
-                .map(|(key, state, outcome, at)| StepReport {
-                    key: (*key).clone(),
-                    state: (*state).clone(),
-                    status: outcome.status,
-                    exit_code: outcome.exit_code,
-                    at: *at,
-                    error: if outcome.has_failed() {
-                        outcome.stderr.clone()
-                    } else {
-                        String::new()
-                    },
-                })
+                .map(|visit| StepReport::of(visit, &folded))
                 .collect(),
             open: folded.open.into_iter().cloned().collect(),
+            usage,
+            duration_ms: last.map_or(0, |last| since(*at, last)),
         })
     }
+}
+
+impl StepReport {
+    fn of((key, state, outcome, at): &FinishedVisit<'_>, folded: &JournalState<'_>) -> Self {
+        let began = folded.began.get(key);
+        Self {
+            key: (*key).clone(),
+            state: (*state).clone(),
+            status: outcome.status,
+            exit_code: outcome.exit_code,
+            at: *at,
+            duration_ms: began.map_or(0, |began| since(*began, *at)),
+            usage: outcome.usage.clone(),
+            error: if outcome.has_failed() {
+                outcome.stderr.clone()
+            } else {
+                String::new()
+            },
+        }
+    }
+}
+
+/// The milliseconds between two times; 0 if the clock was set back between them.
+fn since(began: Timestamp, ended: Timestamp) -> u64 {
+    let passed = ended.duration_since(began).as_millis();
+    u64::try_from(passed).unwrap_or(0)
 }

@@ -6,10 +6,25 @@ use callgate_gate::{Naming, ServerName};
 use super::field::Field;
 use crate::{Code, Proxy, model::ToolPlaces};
 
-pub(super) const KEYS: [&str; 3] = ["enable", "intercept_builtins", "plugin_tools"];
+pub(super) const KEYS: [&str; 4] = ["enable", "intercept_builtins", "plugin_tools", "tools"];
 pub(super) const TOOL_KEYS: [&str; 2] = ["plugin", "expose"];
 
-pub(super) fn read(field: &Field<'_>, is_agent: bool) -> Proxy {
+/// The proxy of a state. `tools` may also stand beside `mcp_proxy`.
+pub(super) fn of_state(state: &Field<'_>, is_agent: bool) -> Option<Proxy> {
+    let beside = state.get("tools");
+    let Some(field) = state.get("mcp_proxy") else {
+        if let Some(tools) = beside {
+            let what =
+                "`tools` needs `mcp_proxy: {enable: true}`: an agent without a proxy gets no tools"
+                    .to_owned();
+            tools.finding(Code::EmptyProxy, what);
+        }
+        return None;
+    };
+    Some(read(&field, beside.as_ref(), is_agent))
+}
+
+fn read(field: &Field<'_>, beside: Option<&Field<'_>>, is_agent: bool) -> Proxy {
     if !is_agent {
         let what = "`mcp_proxy` only affects agent states".to_owned();
         field.finding(Code::ProxyWithoutAgent, what);
@@ -23,9 +38,14 @@ pub(super) fn read(field: &Field<'_>, is_agent: bool) -> Proxy {
         enable: flag("enable", false),
         intercept_builtins: flag("intercept_builtins", true),
         plugin_tools: Vec::new(),
+        tools: Vec::new(),
         places: Vec::new(),
+        tool_places: Vec::new(),
         place: field.node.place,
     };
+    for list in field.get("tools").iter().chain(beside) {
+        server_tools(list, &mut proxy);
+    }
     let list = field.get("plugin_tools");
     let items = list.as_ref().and_then(Field::items).unwrap_or_default();
     for (index, item) in items.iter().enumerate() {
@@ -71,6 +91,25 @@ fn tools(field: &Field<'_>, index: usize, is_on: bool) -> Option<(PluginTools, T
     Some((tools, places))
 }
 
+/// Tools of servers, as `SERVER:TOOL` with wildcards in the tool.
+fn server_tools(list: &Field<'_>, proxy: &mut Proxy) {
+    for item in &list.items().unwrap_or_default() {
+        let Some(text) = item.text() else { continue };
+        match text.split_once(':') {
+            Some((server, tool)) if ServerName::new(server).is_ok() && !tool.is_empty() => {
+                proxy.tools.push(text);
+                proxy.tool_places.push((item.path.clone(), item.node.place));
+            }
+            Some(_) | None => {
+                let what = format!(
+                    "`{text}` is not of the form `SERVER:TOOL`, such as `files:*` or `github:search_*`"
+                );
+                item.finding(Code::UnknownServer, what);
+            }
+        }
+    }
+}
+
 /// Refuses an enabled proxy without tools: the agent would keep its native tools while the file suggests that the gate
 /// controls them.
 fn check_empty(field: &Field<'_>, list: Option<&Field<'_>>, proxy: &Proxy) {
@@ -78,7 +117,7 @@ fn check_empty(field: &Field<'_>, list: Option<&Field<'_>>, proxy: &Proxy) {
         .plugin_tools
         .iter()
         .any(|tools| !tools.expose.is_empty());
-    if proxy.enable && !proxy.intercept_builtins && !offers {
+    if proxy.enable && !proxy.intercept_builtins && !offers && proxy.tools.is_empty() {
         let what = "the proxy is enabled but offers no tools".to_owned();
         list.unwrap_or(field).finding(Code::EmptyProxy, what);
     }
@@ -88,6 +127,19 @@ fn check_empty(field: &Field<'_>, list: Option<&Field<'_>>, proxy: &Proxy) {
 fn check_names(field: &Field<'_>, proxy: &Proxy) {
     let naming = Naming::step();
     let mut shown: Vec<(String, String)> = Vec::new();
+    // What a wildcard stands for is known once the servers have listed their tools.
+    let named = proxy
+        .tools
+        .iter()
+        .filter(|text| !text.contains(['*', '?', '[', '{']));
+    for text in named {
+        if let Some((Ok(server), tool)) = text
+            .split_once(':')
+            .map(|(server, tool)| (ServerName::new(server), tool))
+        {
+            shown.push((naming.shown(&server, tool), text.clone()));
+        }
+    }
     for (tools, places) in proxy.plugin_tools.iter().zip(&proxy.places) {
         let Ok(server) = ServerName::new(&tools.plugin) else {
             continue;

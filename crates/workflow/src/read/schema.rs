@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use callgate_agent::AgentKind;
 use serde_json::{Map, Value, json};
 
-use super::{INITIAL, KEYS, PARAMETERS, inputs, kinds, state};
+use super::{INITIAL, KEYS, PARAMETERS, budget, inputs, kinds, state};
 
 /// The schema as a JSON text.
 pub fn schema() -> String {
@@ -71,6 +71,7 @@ fn of_root(key: &str) -> Value {
         ),
         "parameters" => json!({"type": "array", "items": {"type": "object", "required": ["name"]}}),
         "plugins" => json!({"type": "object"}),
+        budget::KEY => budget(),
         _ => json!({"type": "string"}),
     }
 }
@@ -123,7 +124,8 @@ fn of_key(key: &str) -> Value {
         }
         "on_success" | "on_failure" | "on_complete" => json!({"$ref": "#/$defs/ending"}),
         "continue_on_error" => json!({"type": "boolean"}),
-        "depends_on" | "body" => texts(),
+        "depends_on" | "body" | "tools" => texts(),
+        budget::KEY => budget(),
         "parallel" | "branches" | "steps" => {
             json!({"type": "array", "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/state"}]}})
         }
@@ -171,8 +173,17 @@ fn of_retry(key: &str) -> Value {
     }
 }
 
+fn budget() -> Value {
+    object(&budget::KEYS, |key| match key {
+        "time" => duration(),
+        "cost" => json!({"type": "number", "description": "in dollars"}),
+        _ => json!({"type": "integer"}),
+    })
+}
+
 fn of_proxy(key: &str) -> Value {
     match key {
+        "tools" => texts(),
         "plugin_tools" => {
             let tools = object(&super::proxy::TOOL_KEYS, |key| match key {
                 "expose" => texts(),

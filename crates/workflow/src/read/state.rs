@@ -1,6 +1,9 @@
 //! Parses what all kinds of states have in common.
 
+use callgate_agent::Budget;
+
 use super::{
+    budget,
     field::Field,
     hooks,
     kinds::{self, ParsedKind},
@@ -37,7 +40,7 @@ pub(super) const TYPES: [(&str, Type); 9] = [
 ];
 
 /// The keys that all states have.
-pub(super) const COMMON: [&str; 19] = [
+pub(super) const COMMON: [&str; 21] = [
     "name",
     "type",
     "description",
@@ -57,6 +60,8 @@ pub(super) const COMMON: [&str; 19] = [
     "pre_hook",
     "post_hook",
     "capture",
+    "budget",
+    "tools",
 ];
 
 /// The limit of `retry.max_attempts`.
@@ -105,6 +110,7 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
             .or_else(|| field.get("call_workflow")?.get("timeout"))
             .and_then(|field| field.span())
             .filter(|span| !span.is_zero()),
+        budget: budget::read(field),
         retry: field
             .get("retry")
             .map(|field| retry(&field))
@@ -119,9 +125,7 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
         when: field.get("when").and_then(|field| field.condition()),
         hooks: hooks::of_state(field),
         capture: capture(field),
-        proxy: field
-            .get("mcp_proxy")
-            .map(|proxy| proxy::read(&proxy, matches!(kind, Kind::Agent(_)))),
+        proxy: proxy::of_state(field, matches!(kind, Kind::Agent(_))),
         place: field.node.place,
         file_place: file_place(field),
         path: field.path.clone(),
@@ -172,6 +176,7 @@ fn each(state: State, field: &Field<'_>) -> Vec<State> {
         capture: Capture::default(),
         proxy: None,
         dir: None,
+        budget: Budget::default(),
         ..state
     };
     vec![outer, inner]

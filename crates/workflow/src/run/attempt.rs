@@ -1,14 +1,20 @@
 //! One attempt at a state.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
-use callgate_agent::{AgentKind, Options, Step, StepEvent};
+use callgate_agent::{AgentKind, Budget, Options, Step, StepEvent};
+use callgate_call::TraceContext;
 use serde_json::{Map, Value};
 
 use super::{Run, RunError, RunFrame, command};
 use crate::{
     Agent, AgentTask, Event, Failure, Kind, Operation, OperationTask, Outcome, OutputFormat, Proxy,
-    State, Status, Turn,
+    RunPlace, State, Status, Turn, Usage,
     model::{Command, Inputs, Prompt, Provider, public_name},
     template::{Template, TemplateError},
 };
@@ -31,7 +37,12 @@ impl Run<'_> {
             Kind::Agent(agent) => self.agent(frame, state, agent).await,
             Kind::Operation(operation) => self.operation(frame, state, operation).await,
             Kind::Parallel(parallel) => return self.parallel(frame, key, state, parallel).await,
-            Kind::Loop(inner) => return self.around(frame, key, state, inner).await,
+            Kind::Loop(inner) => {
+                let done = self.around(frame, key, state, inner).await?;
+                // What the states of its body used is on record with them.
+                let usage = Usage::default();
+                return Ok(Outcome { usage, ..done });
+            }
             Kind::Call(call) => return self.call(frame, key, state, call).await,
             Kind::Terminal(ending) => {
                 let (status, message) = self.ending(frame, ending);
@@ -84,8 +95,30 @@ impl Run<'_> {
             timeout: state.timeout,
             command_box: self.walk.command_box.as_ref(),
         };
-        let outcome = command::run(ready, &frame.stop).await?;
+        let outcome = self.run_command(frame, ready).await?;
         Ok(formatted(command.output_format, outcome))
+    }
+
+    /// Runs a command in a span of its own, whose context it gets as variables.
+    pub(super) async fn run_command(
+        &self,
+        frame: &RunFrame,
+        mut ready: command::CommandRun<'_>,
+    ) -> Result<Outcome, Failure> {
+        let span = self.walk.spans.step("command", frame.trace.clone());
+        if let Some(trace) = span.context() {
+            ready
+                .env
+                .retain(|(name, _)| !TraceContext::is_variable(name));
+            ready.env.extend(trace.variables());
+        }
+        let done = command::run(ready, &frame.stop).await;
+        if let Ok(outcome) = &done {
+            span.note("command.exit_code", outcome.exit_code.to_string());
+        }
+        let has_failed = done.as_ref().map_or(true, Outcome::has_failed);
+        span.end(has_failed.then_some("failed"));
+        done
     }
 
     async fn agent(
@@ -94,6 +127,44 @@ impl Run<'_> {
         state: &State,
         agent: &Agent,
     ) -> Result<Outcome, Failure> {
+        let prompt = self.prompt(frame, &agent.prompt)?;
+        let earlier = self.earlier_turns(agent)?;
+        let task = self.agent_task(frame, state, agent, (&earlier, &prompt))?;
+        let used = Mutex::new(Usage::default());
+        let tell = |event: StepEvent| {
+            note_usage(&used, &event);
+            self.tell(Event::Agent {
+                step: public_name(&state.name).to_owned(),
+                event,
+            });
+        };
+        let working = self.walk.step_runner.agent(task, frame.stop.clone(), &tell);
+        let mut outcome = match working.await {
+            Ok(outcome) => outcome,
+            Err(Failure::Stopped) => return Err(Failure::Stopped),
+            Err(Failure::Failed(why) | Failure::TimedOut(why)) => Outcome::failure(why),
+        };
+        outcome.usage = used.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if outcome.has_failed() {
+            return Ok(outcome);
+        }
+        if agent.is_tracked || agent.continue_from.is_some() {
+            outcome.turns = earlier;
+            outcome.turns.push(Turn {
+                prompt,
+                answer: outcome.output.clone(),
+            });
+        }
+        Ok(formatted(agent.output_format, outcome))
+    }
+
+    fn agent_task(
+        &self,
+        frame: &RunFrame,
+        state: &State,
+        agent: &Agent,
+        (earlier, prompt): (&[Turn], &str),
+    ) -> Result<AgentTask, Failure> {
         let mut options = agent.options.clone();
         for (key, template) in &agent.texts {
             let text = self.rendered(frame, &format!("options.{key}"), template)?;
@@ -103,43 +174,26 @@ impl Run<'_> {
         let found = fs::canonicalize(&dir).ok().filter(|dir| dir.is_dir());
         let workdir =
             found.ok_or_else(|| Failure::Failed(format!("`{}` is not a folder", dir.display())))?;
-        let no_proxy = Proxy::default();
-        let proxy = state.proxy.as_ref().unwrap_or(&no_proxy);
+        // A proxy that is switched off offers nothing.
+        let proxy = state.proxy.as_ref().filter(|proxy| proxy.enable);
+        let proxy = proxy.cloned().unwrap_or_default();
         let kind = self.provider(frame, &agent.provider)?;
-        let prompt = self.prompt(frame, &agent.prompt)?;
-        let earlier = self.earlier_turns(agent)?;
-        let task = AgentTask {
+        Ok(AgentTask {
             state: public_name(&state.name).to_owned(),
             step: Step {
                 kind,
-                prompt: continued(&earlier, with_system(kind, &mut options, &prompt)),
+                prompt: continued(earlier, with_system(kind, &mut options, prompt)),
                 workdir,
                 proxy: proxy.agent_proxy(),
                 options,
                 timeout: state.timeout,
+                // That of the state and of its run, in `place`, is the only one.
+                budget: Budget::default(),
             },
-            plugin_tools: if proxy.enable {
-                proxy.plugin_tools.clone()
-            } else {
-                Vec::new()
-            },
-        };
-        let tell = |event: StepEvent| {
-            self.tell(Event::Agent {
-                step: public_name(&state.name).to_owned(),
-                event,
-            });
-        };
-        let working = self.walk.step_runner.agent(task, frame.stop.clone(), &tell);
-        let mut outcome = working.await?;
-        if agent.is_tracked || agent.continue_from.is_some() {
-            outcome.turns = earlier;
-            outcome.turns.push(Turn {
-                prompt,
-                answer: outcome.output.clone(),
-            });
-        }
-        Ok(formatted(agent.output_format, outcome))
+            plugin_tools: proxy.plugin_tools,
+            tools: proxy.tools,
+            place: frame.place(),
+        })
     }
 
     fn provider(&self, frame: &RunFrame, provider: &Provider) -> Result<AgentKind, Failure> {
@@ -212,6 +266,7 @@ impl Run<'_> {
                 Value::Object(inputs) => inputs,
                 _ => Map::new(),
             },
+            place: frame.place(),
         };
         let stop = frame.stop.child_token();
         let limit = state.timeout.unwrap_or(Duration::MAX);
@@ -243,6 +298,36 @@ impl Run<'_> {
                 members.map(Value::Object)
             }
         }
+    }
+}
+
+impl RunFrame {
+    fn place(&self) -> RunPlace {
+        RunPlace {
+            trace: self.trace.clone(),
+            spending: self.spending.clone(),
+        }
+    }
+}
+
+/// Keeps what a step used, also of one that failed.
+fn note_usage(used: &Mutex<Usage>, event: &StepEvent) {
+    let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
+    match event {
+        StepEvent::Started { step, .. } => used.agents.push(step.clone()),
+        StepEvent::Finished { tokens, calls, .. } => used.add(&Usage {
+            agents: Vec::new(),
+            calls: calls.made,
+            tokens_input: tokens.input,
+            tokens_output: tokens.output,
+            cost_usd: tokens.cost_usd,
+        }),
+        StepEvent::Warning { .. }
+        | StepEvent::Text { .. }
+        | StepEvent::Call(_)
+        | StepEvent::CallEnded(_)
+        | StepEvent::Bypassed { .. }
+        | StepEvent::NativeRefused { .. } => {}
     }
 }
 

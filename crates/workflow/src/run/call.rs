@@ -65,8 +65,9 @@ impl Run<'_> {
             prefix: format!("{key}/"),
             around: None,
             stop: stop.clone(),
+            ..frame.clone()
         };
-        let work = Box::pin(child.hooked(&inside));
+        let work = Box::pin(child.spanned(&inside, None));
         let (ended, timed_out) = self.within(state.timeout, &stop, work).await;
         match (ended, timed_out) {
             (_, Some(why)) => told(why),

@@ -40,8 +40,8 @@ impl Run<'_> {
         let stop = CancellationToken::new();
         let frame = RunFrame {
             stop: stop.clone(),
-            prefix: frame.prefix.clone(),
             around: None,
+            ..frame.clone()
         };
         let all = self.hooks(&frame, "workflow_cancel", &self.workflow.hooks.cancel);
         tokio::pin!(all);
@@ -62,18 +62,15 @@ impl Run<'_> {
                 Ok(())
             }
             Hook::Command(template) => {
-                let outcome = command::run(
-                    command::CommandRun {
-                        script: command::Runnable::Shell(rendered(template)?),
-                        dir: self.workdir().to_owned(),
-                        env: self.walk.env.clone(),
-                        warden_program: self.walk.warden_program.clone(),
-                        timeout: Some(LIMIT),
-                        command_box: self.walk.command_box.as_ref(),
-                    },
-                    &frame.stop,
-                );
-                let outcome = outcome.await?;
+                let ready = command::CommandRun {
+                    script: command::Runnable::Shell(rendered(template)?),
+                    dir: self.workdir().to_owned(),
+                    env: self.walk.env.clone(),
+                    warden_program: self.walk.warden_program.clone(),
+                    timeout: Some(LIMIT),
+                    command_box: self.walk.command_box.as_ref(),
+                };
+                let outcome = self.run_command(frame, ready).await?;
                 if !outcome.has_failed() {
                     return Ok(());
                 }

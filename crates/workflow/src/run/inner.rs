@@ -36,8 +36,8 @@ impl Run<'_> {
             let (name, over, stop, room) = (name.clone(), &over, stop.clone(), &room);
             let inner = RunFrame {
                 prefix: format!("{}/", key),
-                around: frame.around.clone(),
                 stop: stop.clone(),
+                ..frame.clone()
             };
             async move {
                 let state = self.found(&name)?;
@@ -154,6 +154,7 @@ impl Run<'_> {
                 prefix: format!("{key}/{index}/"),
                 around: Some(seen(index, rounds.items, frame.around.as_ref())),
                 stop: stop.clone(),
+                ..frame.clone()
             };
             match self.goes_on(&round, rounds, index) {
                 Ok(true) => {}

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 
-use super::{Run, RunError, RunFrame, shortened};
-use crate::{Event, Outcome, State, model::public_name};
+use super::{Run, RunError, RunFrame, budgeted::budgeted, shortened};
+use crate::{Event, Outcome, State, Usage, model::public_name};
 
 impl Run<'_> {
     /// Visits a state: takes the outcome from the journal, or executes the state and records it.
@@ -25,17 +25,26 @@ impl Run<'_> {
                 });
                 return Ok(kept.clone());
             }
-            if frame.stop.is_cancelled() {
+            // A budget that is used up stops its work a moment later than it is noticed.
+            if frame.stop.is_cancelled() || frame.spending.excess().is_some() {
                 return Err(RunError::Stopped);
             }
             self.walk.journal.began(&key, name)?;
             self.values.enter(name);
             let began = Instant::now();
+            let span_name = format!("state.{}", public_name(name));
+            let span = self.walk.spans.step(span_name, frame.trace.clone());
+            span.note("state.key", key.clone());
+            let frame = &RunFrame {
+                trace: span.context(),
+                ..frame.clone()
+            };
             let outcome = match self.is_wanted(frame, state) {
                 Ok(true) => self.with_hooks(frame, &key, state).await?,
                 Ok(false) => Outcome::success(""),
                 Err(why) => Outcome::failure(why),
             };
+            span.end(outcome.has_failed().then_some("failed"));
             self.walk.journal.finished(&key, name, &outcome)?;
             self.values.remember(state, &outcome);
             let error = if outcome.has_failed() {
@@ -49,6 +58,7 @@ impl Run<'_> {
                 status: outcome.status,
                 exit_code: outcome.exit_code,
                 duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+                usage: outcome.usage.clone(),
                 error,
             });
             Ok(outcome)
@@ -74,7 +84,7 @@ impl Run<'_> {
         let name = public_name(&state.name);
         let hooks = &state.hooks;
         self.hooks(frame, &format!("{name}.pre"), &hooks.pre).await;
-        let mut outcome = self.with_retries(frame, key, state).await?;
+        let mut outcome = self.within_own_budget(frame, key, state).await?;
         if let Some(most) = state.capture.max_bytes {
             cut(&mut outcome.output, most);
             cut(&mut outcome.stderr, most);
@@ -87,6 +97,19 @@ impl Run<'_> {
         Ok(outcome)
     }
 
+    /// Executes a state within its budget.
+    async fn within_own_budget(
+        &self,
+        frame: &RunFrame,
+        key: &str,
+        state: &State,
+    ) -> Result<Outcome, RunError> {
+        let of = format!("state `{}`", public_name(&state.name));
+        let work = |frame: RunFrame| async move { self.with_retries(&frame, key, state).await };
+        let done = budgeted(frame, of, state.budget, work).await;
+        done.unwrap_or_else(|why| Ok(Outcome::failure(why)))
+    }
+
     /// Executes a state with its retries.
     async fn with_retries(
         &self,
@@ -95,6 +118,7 @@ impl Run<'_> {
         state: &State,
     ) -> Result<Outcome, RunError> {
         let mut attempt = 1;
+        let mut usage = Usage::default();
         loop {
             self.tell(Event::StepStarted {
                 step: state.name.clone(),
@@ -105,10 +129,13 @@ impl Run<'_> {
                 1 => key.to_owned(),
                 later => format!("{key}@{later}"),
             };
-            let outcome = self.attempt(frame, &inner_key, state).await?;
+            let mut outcome = self.attempt(frame, &inner_key, state).await?;
+            usage.add(&outcome.usage);
+            outcome.usage = usage.clone();
             let codes = &state.retry.retryable_exit_codes;
             let may = codes.is_empty() || codes.contains(&outcome.exit_code);
-            if !outcome.has_failed() || !may || attempt >= state.retry.max_attempts {
+            let is_over = frame.spending.excess().is_some();
+            if !outcome.has_failed() || !may || is_over || attempt >= state.retry.max_attempts {
                 return Ok(outcome);
             }
             let pause = state.retry.pause(attempt, chance());

@@ -63,7 +63,7 @@ states:
   e: {type: command, command: 'echo {{if}}'}
 ",
         &expect![[r#"
-            warning USER.WORKFLOW.IGNORED_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, env, hooks, outputs, plugins, states
+            warning USER.WORKFLOW.IGNORED_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, env, hooks, outputs, plugins, budget, states
             WORKFLOW.PARSE.YAML_SYNTAX 5:21 inputs[0].type: unknown value `date`; allowed values: string, integer, number, boolean, array, object, int, float, bool, list, map, file
             WORKFLOW.PARSE.YAML_SYNTAX 6:5 inputs[1]: `name` is missing
             WORKFLOW.PARSE.YAML_SYNTAX 7:39 inputs[2].default: invalid default: `x` is not a valid integer
@@ -140,7 +140,7 @@ states:
             USER.MCP_PROXY.EMPTY_PROXY 24:72 states.c.mcp_proxy.plugin_tools: the proxy is enabled but offers no tools
             USER.MCP_PROXY.EMPTY_PROXY 24:93 states.c.mcp_proxy.plugin_tools[0].expose: `expose` must name at least one operation
             USER.MCP_PROXY.NAME_COLLISION 28:123 states.d.mcp_proxy.plugin_tools[1].expose[1]: tools `a:b` and `a:b` are both shown as `a_b`
-            USER.MCP_PROXY.UNKNOWN_KEY 28:129 states.d.mcp_proxy.nothing: unknown key `nothing`; known keys: enable, intercept_builtins, plugin_tools
+            USER.MCP_PROXY.UNKNOWN_KEY 28:129 states.d.mcp_proxy.nothing: unknown key `nothing`; known keys: enable, intercept_builtins, plugin_tools, tools
             warning USER.WORKFLOW.PROXY_WITHOUT_AGENT 33:16 states.e.mcp_proxy: `mcp_proxy` only affects agent states
             USER.MCP_PROXY.UNKNOWN_KEY 33:31 states.e.mcp_proxy.plugin_tols: unknown key `plugin_tols`; did you mean `plugin_tools`?
         "#]],

@@ -171,6 +171,8 @@ impl Stage {
             env: std::env::vars()
                 .chain([("FLOW_TEST".to_owned(), "set".to_owned())])
                 .collect(),
+            spans: Default::default(),
+            trace: None,
         };
         Run::new(&workflow, &walk).walk().await
     }

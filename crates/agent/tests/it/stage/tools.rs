@@ -43,6 +43,7 @@ impl TwoTools {
             ..Listing::unknown(server.clone())
         };
         let filter = ToolFilter {
+            offered: None,
             allow: None,
             deny: names.iter().map(|name| Pattern::new(name)).collect(),
         };

@@ -126,11 +126,11 @@ async fn external_findings(
     workflow: &Workflow,
     no_plugins: bool,
 ) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = unknown_servers(settings, workflow);
     if !no_plugins {
         let workdir = std::env::current_dir().unwrap_or_default();
         let plugins = StepPlugins::new(settings, &workdir);
-        findings = check_plugins(workflow, &plugins).await;
+        findings.extend(check_plugins(workflow, &plugins).await);
         plugins.stop().await;
     }
     let verdicts = Verdicts::of(&settings.data_dir);
@@ -163,6 +163,36 @@ async fn external_findings(
                 ),
                 line: state.proxy_place().line,
                 column: state.proxy_place().column,
+            });
+        }
+    }
+    findings
+}
+
+/// The servers that steps offer tools of, and that cannot be started.
+fn unknown_servers(settings: &Settings, workflow: &Workflow) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for proxy in workflow
+        .states
+        .iter()
+        .filter_map(|state| state.proxy.as_ref())
+    {
+        for (server, path, place) in proxy.servers() {
+            let mut known = settings.servers.iter();
+            let known = known.find(|known| known.name.as_str() == server);
+            let why = match known.map(|known| known.launch.is_enabled()) {
+                Some(true) => continue,
+                Some(false) => "is disabled",
+                None => "is not configured",
+            };
+            findings.push(Finding {
+                code: Code::UnknownServer,
+                severity: Severity::Error,
+                step: path.split('.').nth(1).map(str::to_owned),
+                path: path.to_owned(),
+                message: format!("server `{server}` {why}"),
+                line: place.line,
+                column: place.column,
             });
         }
     }

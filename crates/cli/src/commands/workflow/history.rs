@@ -4,11 +4,13 @@ use std::process::ExitCode;
 
 use callgate_workflow::{JournalError, RunReport, RunStatus, runs};
 
+use super::progress::used;
 use crate::{
     args::Shared,
     exit::Failed,
     print::{one_line, outln, table},
     setup,
+    steps::{cost, span},
 };
 
 /// The longest message in a table, in characters.
@@ -28,12 +30,17 @@ pub(super) fn all(shared: &Shared, limit: usize) -> Result<ExitCode, Failed> {
             word(run.status).to_owned(),
             run.started.to_string(),
             run.steps.len().to_string(),
+            span(run.duration_ms),
+            format!("{}+{}", run.usage.tokens_input, run.usage.tokens_output),
+            run.usage.cost_usd.map_or_else(|| "-".to_owned(), cost),
             one_line(&run.message, MESSAGE_CHARS),
         ]
     };
     let rows: Vec<Vec<String>> = runs.iter().map(row).collect();
     table(
-        &["RUN", "WORKFLOW", "STATUS", "STARTED", "STEPS", "MESSAGE"],
+        &[
+            "RUN", "WORKFLOW", "STATUS", "STARTED", "STEPS", "TIME", "TOKENS", "COST", "MESSAGE",
+        ],
         &rows,
     );
     Ok(ExitCode::SUCCESS)
@@ -53,15 +60,23 @@ pub(super) fn one(shared: &Shared, run: &str) -> Result<ExitCode, Failed> {
     if let Some(ended) = report.ended {
         outln!("ended {ended}");
     }
+    let (took, usage) = (span(report.duration_ms), used(&report.usage));
+    outln!("took {took}{usage}");
     if !report.message.is_empty() {
         outln!("message {}", one_line(&report.message, MESSAGE_CHARS * 4));
     }
     for step in &report.steps {
         let why = one_line(&step.error, MESSAGE_CHARS);
-        outln!(
-            "{}",
-            format!("  {} {} {why}", step.key, step.status.as_str()).trim_end()
+        let (status, took) = (step.status.as_str(), span(step.duration_ms));
+        let line = format!(
+            "  {} {status} in {took}{} {why}",
+            step.key,
+            used(&step.usage)
         );
+        outln!("{}", line.trim_end());
+        for agent in &step.usage.agents {
+            outln!("    `callgate agent show {agent}`");
+        }
     }
     for key in &report.open {
         outln!("  {key} started");

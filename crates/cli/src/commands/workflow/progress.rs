@@ -1,36 +1,44 @@
 //! The progress of a run: a bar on a terminal, plain lines elsewhere, JSON for programs.
 
 use std::{
-    io::{self, IsTerminal},
-    time::Duration,
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use callgate_agent::StepEvent;
-use callgate_workflow::{Event, Status};
-use indicatif::ProgressBar;
+use callgate_workflow::{Event, Status, Usage};
 
-use crate::print::{one_line, outln};
+use crate::{
+    print::{one_line, outln},
+    steps::{Display, StepLines, cost, show, span, tokens},
+};
 
 /// How much of a line is shown.
 const CHARS: usize = 200;
-/// How often the bar moves.
-const TICK: Duration = Duration::from_millis(100);
 
 /// Prints the events of a run.
 pub(super) struct Progress {
     as_json: bool,
-    /// Only on a terminal.
-    bar: Option<ProgressBar>,
+    display: Arc<Display>,
+    /// The agents at work, by their states.
+    agents: Mutex<BTreeMap<String, StepLines>>,
 }
 
 impl Progress {
     pub(super) fn new(as_json: bool) -> Self {
-        let bar = (!as_json && io::stderr().is_terminal()).then(|| {
-            let bar = ProgressBar::new_spinner();
-            bar.enable_steady_tick(TICK);
-            bar
-        });
-        Self { as_json, bar }
+        let display = match as_json {
+            true => Display::plain(),
+            false => Display::with_bar(),
+        };
+        Self {
+            as_json,
+            display: Arc::new(display),
+            agents: Mutex::default(),
+        }
+    }
+
+    pub(super) fn display(&self) -> Arc<Display> {
+        self.display.clone()
     }
 
     pub(super) fn tell(&self, event: &Event) {
@@ -45,21 +53,21 @@ impl Progress {
             }
             return;
         }
-        if let (Some(bar), Event::StepStarted { key, .. }) = (&self.bar, event) {
-            bar.set_message(one_line(key, CHARS));
+        if let Event::StepStarted { key, .. } = event {
+            self.display.set_message(one_line(key, CHARS));
         }
-        if let Some(line) = line(event) {
-            match &self.bar {
-                Some(bar) => bar.println(line),
-                None => eprintln!("{line}"),
-            }
+        if let Event::Agent { step, event } = event {
+            let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+            let new = || StepLines::of_state(&one_line(step, CHARS));
+            let lines = agents.entry(step.clone()).or_insert_with(new);
+            show(&self.display, lines, event);
+        } else if let Some(line) = line(event) {
+            self.display.line(line);
         }
     }
 
     pub(super) fn end(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.display.end();
     }
 }
 
@@ -101,16 +109,7 @@ fn line(event: &Event) -> Option<String> {
             let line = format!("{}: {}", status.as_str(), short(message));
             line.trim_end_matches([' ', ':']).to_owned()
         }
-        Event::Agent { step, event } => match event {
-            StepEvent::Warning { text } => text.clone(),
-            StepEvent::Call { tool } => format!("{step}: tool {}", short(tool)),
-            StepEvent::Bypassed { tool } => {
-                format!("{step}: native tool {} (not gated)", short(tool))
-            }
-            StepEvent::Started { .. } | StepEvent::Text { .. } | StepEvent::Finished { .. } => {
-                return None;
-            }
-        },
+        Event::Agent { .. } => return None,
     })
 }
 
@@ -120,6 +119,7 @@ fn finished(event: &Event) -> Option<String> {
         status,
         exit_code,
         duration_ms,
+        usage,
         error,
         ..
     } = event
@@ -127,11 +127,22 @@ fn finished(event: &Event) -> Option<String> {
         return None;
     };
     let (key, why) = (one_line(key, CHARS), one_line(error, CHARS));
+    let (took, used) = (span(*duration_ms), used(usage));
     Some(match status {
-        Status::Success => format!("{key} done in {duration_ms} ms"),
+        Status::Success => format!("{key} done in {took}{used}"),
         Status::Failure => {
-            let line = format!("{key} failed ({exit_code}) in {duration_ms} ms: {why}");
+            let line = format!("{key} failed ({exit_code}) in {took}{used}: {why}");
             line.trim_end_matches([' ', ':']).to_owned()
         }
     })
+}
+
+/// What a state used, after its time; empty if it ran no agent.
+pub(super) fn used(usage: &Usage) -> String {
+    if usage.is_empty() {
+        return String::new();
+    }
+    let cost = usage.cost_usd.map(|dollars| format!(", {}", cost(dollars)));
+    let tokens = tokens(usage.tokens_input, usage.tokens_output);
+    format!(", {tokens}{}", cost.unwrap_or_default())
 }

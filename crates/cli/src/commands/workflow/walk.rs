@@ -10,7 +10,8 @@ use callgate_workflow::{
 };
 
 use super::{check, dry_run, history, progress::Progress};
-use callgate_gateway::Running;
+use callgate_call::TraceContext;
+use callgate_gateway::{Running, plan::StepTools};
 
 use callgate_config::Settings;
 
@@ -19,12 +20,13 @@ use callgate_gateway::steps::{StepPlugins, command_box};
 use callgate_gateway::step_runner::GatedStepRunner;
 
 use crate::{
-    args::{Gateway, RunWorkflow, Shared},
+    args::{RunWorkflow, Shared},
     commands::call::Shell,
-    exit::{Failed, report},
+    exit::{Failed, report, stopped},
     print::outln,
     setup,
     signals::{Hangup, Signals},
+    steps::Attended,
 };
 
 /// A run's calls end before the run does, so shutdown has little to wait for.
@@ -46,7 +48,7 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
     }
     let mocks: Result<Vec<(String, String)>, Failed> = wanted.mocks.iter().map(mock).collect();
     let mocks = mocks?;
-    let settings = setup::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings_of_steps(shared)?;
     let workdir = std::env::current_dir()
         .map_err(|error| Failed::system(format!("cannot find the working folder: {error}")))?;
     let beginning = NewRun {
@@ -65,7 +67,7 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
 }
 
 pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<ExitCode, Failed> {
-    let settings = setup::settings(shared, &Gateway::default(), true)?;
+    let settings = setup::settings_of_steps(shared)?;
     let report = RunReport::of(&settings.data_dir, run).map_err(|error| history::failed(&error))?;
     if report.status == RunStatus::Success && from.is_none() {
         return Err(Failed::user(format!("run `{run}` already succeeded"))
@@ -118,7 +120,9 @@ fn walk(
     let ended = runtime.block_on(walked(settings, workflow, journal, as_json));
     // Tasks that a second signal abandoned must not delay the exit.
     runtime.shutdown_background();
-    let ended = ended?;
+    let Some(ended) = ended? else {
+        return Ok(stopped("the run was stopped"));
+    };
     if !as_json && !ended.outputs.is_empty() {
         outln!("{}", serde_json::Value::Object(ended.outputs));
     } else if !as_json && !ended.output.is_empty() {
@@ -147,14 +151,16 @@ fn walk(
     }
 }
 
+/// `None` if the run was stopped.
 async fn walked(
     settings: &Settings,
     workflow: &Workflow,
     journal: &Journal,
     as_json: bool,
-) -> Result<RunEnd, Failed> {
+) -> Result<Option<RunEnd>, Failed> {
     let signals = Signals::listen(Hangup::Stops)?;
-    let plan = callgate_gateway::plan::step(settings, &journal.workdir, None, Vec::new())?;
+    let plan =
+        callgate_gateway::plan::step(settings, &journal.workdir, None, StepTools::default())?;
     let running = Running::start_with(settings, plan, Profile::gateway())?;
     let command_box = command_box(settings, &running, &journal.workdir)?;
     let step_runner = GatedStepRunner {
@@ -167,7 +173,17 @@ async fn walked(
     let recorder = running.gateway.path().recorder();
     step_runner.plugins.log_is_open(recorder.clone());
     let progress = Progress::new(as_json);
-    let tell = |event: Event| progress.tell(&event);
+    let attended = match as_json {
+        true => None,
+        false => Attended::start(settings, &running, progress.display()),
+    };
+    let tell = |event: Event| {
+        progress.tell(&event);
+        if let (Some(attended), Event::Agent { event, .. }) = (&attended, &event) {
+            attended.note(event);
+        }
+    };
+    let env = environment::minimal(Inherit::All, &[], std::env::vars());
     let mut ended = None;
     let walking = async {
         let walk = RunContext {
@@ -177,26 +193,39 @@ async fn walked(
             stop: signals.stop.clone(),
             warden_program: warden(settings).to_owned(),
             command_box,
-            env: environment::minimal(Inherit::All, &[], std::env::vars()),
+            trace: TraceContext::in_env(&env),
+            spans: running.gateway.path().spans().clone(),
+            env,
         };
         let run = Run::new(workflow, &walk);
         ended = Some(step_runner.plugins.during(&signals.stop, run.walk()).await);
     };
     signals.wind_down(walking).await;
+    if let Some(attended) = attended {
+        let _ = tokio::task::spawn_blocking(move || attended.end()).await;
+    }
     progress.end();
-    let run = &journal.run;
-    let help = format!("resume it with `callgate workflow resume {run}`");
-    let ended = match ended {
-        Some(Ok(ended)) => Ok(ended),
-        Some(Err(error @ RunError::Journal(_))) => Err(Failed::system(error.to_string())),
-        Some(Err(error @ RunError::UnknownState(_))) => Err(Failed::user(error.to_string())),
-        Some(Err(RunError::Stopped)) | None => {
-            Err(Failed::execution("the run was stopped").help(help))
-        }
-    };
+    let ended = outcome(ended, journal);
     drop(step_runner);
     signals.wind_down(running.stop(PATIENCE)).await;
     ended
+}
+
+/// How a run ended; `None` if it was stopped.
+fn outcome(
+    ended: Option<Result<RunEnd, RunError>>,
+    journal: &Journal,
+) -> Result<Option<RunEnd>, Failed> {
+    match ended {
+        Some(Ok(ended)) => Ok(Some(ended)),
+        Some(Err(error @ RunError::Journal(_))) => Err(Failed::system(error.to_string())),
+        Some(Err(error @ RunError::UnknownState(_))) => Err(Failed::user(error.to_string())),
+        Some(Err(RunError::Stopped)) | None => {
+            let run = &journal.run;
+            eprintln!("help: resume it with `callgate workflow resume {run}`");
+            Ok(None)
+        }
+    }
 }
 
 fn warden(settings: &Settings) -> &Path {
