@@ -2,10 +2,11 @@
 # The four agents from npm, at the versions that the shipped table knows, against the scripted model of
 # `callgate agent probe`: exactly our tools are offered, a forced native call has no effect, our call
 # reaches the gate, and hostile files are ignored. Then whole steps, see steps.py, and the eight scenarios, see scenarios.py.
-# With `hostile` the corpus of hostile projects and users instead, in boxes with namespaces and without, see hostile.py. After the installation nothing but loopback is
+# With `hostile` the corpus of hostile projects and users instead, in boxes with namespaces and without, see hostile.py; with `attended`
+# each agent at a terminal, see attended.py. After the installation nothing but loopback is
 # reachable, where network namespaces are allowed.
 #
-# usage: agents.sh CALLGATE FOLDER [hostile]
+# usage: agents.sh CALLGATE FOLDER [hostile|attended]
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 callgate=$1
@@ -39,6 +40,11 @@ if [ "${3:-}" = hostile ]; then
   # Again as on a kernel that refuses namespaces.
   unshare -r bash -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"' - \
     python3 "$here/hostile.py" "$callgate" "$home/n"
+  exit
+fi
+
+if [ "${3:-}" = attended ]; then
+  python3 "$here/attended.py" "$callgate" "$home/t" "$here/../docs/pictures"
   exit
 fi
 

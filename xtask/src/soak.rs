@@ -168,6 +168,11 @@ const CHECKS: &[Check] = &[
         run: |_| agents::hostile(),
     },
     Check {
+        name: "attended-agents",
+        what: "the four agents at a terminal, offline: a denied call, one that is approved right there, a large one (needs tmux)",
+        run: |_| agents::attended(),
+    },
+    Check {
         name: "attacks",
         what: "every attack of the suite in every spelling, with the expected and actual outcome",
         run: |_| attacks::run(),

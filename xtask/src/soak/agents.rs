@@ -15,6 +15,11 @@ pub(super) fn hostile() -> Result<()> {
     run_script(&["hostile"])
 }
 
+/// Each agent at a terminal: denied, held and approved, and large calls. Takes the pictures in docs/pictures.
+pub(super) fn attended() -> Result<()> {
+    run_script(&["attended"])
+}
+
 /// Builds the binaries and runs the script that installs the agents.
 fn run_script(args: &[&str]) -> Result<()> {
     let built = ["-p", "callgate-cli", "-p", "callgate-testkit", "--bins"];
