@@ -139,22 +139,7 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         &mut args,
         &["exec", "--json", "--skip-git-repo-check", "--ephemeral"],
     );
-    match (&task.options.sandbox, task.proxy) {
-        (Some(sandbox), _) => push(&mut args, &["-s", sandbox]),
-        (None, Proxy::Full) => push(&mut args, &["-s", "read-only"]),
-        // Additive mode keeps native editing, which `read-only` would disable. The user's own setting takes precedence.
-        (None, Proxy::Additive) if !users_sandbox(task) => {
-            // Codex cannot make its own sandbox in ours.
-            let is_confined =
-                task.sandbox.is_some() && sandbox::probe(task.warden_program).holds_required();
-            let sandbox = match is_confined {
-                true => "danger-full-access",
-                false => "workspace-write",
-            };
-            push(&mut args, &["-s", sandbox]);
-        }
-        (None, Proxy::Additive | Proxy::Off) => {}
-    }
+    push_sandbox(&mut args, task);
     if let Some(model) = &task.options.model {
         push(&mut args, &["-m", model]);
     }
@@ -200,6 +185,26 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
         stdin: task.prompt.clone(),
         cwd,
     })
+}
+
+/// Codex's own sandbox, which its native tools run in.
+fn push_sandbox(args: &mut Vec<String>, task: &Task<'_>) {
+    match (&task.options.sandbox, task.proxy) {
+        (Some(sandbox), _) => push(args, &["-s", sandbox]),
+        (None, Proxy::Full) => push(args, &["-s", "read-only"]),
+        // Additive mode keeps native editing, which `read-only` would disable. The user's own setting takes precedence.
+        (None, Proxy::Additive) if !users_sandbox(task) => {
+            // Codex cannot make its own sandbox in ours.
+            let is_confined =
+                task.sandbox.is_some() && sandbox::probe(task.warden_program).holds_required();
+            let sandbox = match is_confined {
+                true => "danger-full-access",
+                false => "workspace-write",
+            };
+            push(args, &["-s", sandbox]);
+        }
+        (None, Proxy::Additive | Proxy::Off) => {}
+    }
 }
 
 /// The configuration folder in the step's home, with the user's login.
