@@ -169,30 +169,36 @@ echo x > "$TMPDIR/new" && worked control-temporary
 true
 "#;
 
+/// A stage whose Claude is the hostile agent.
+fn hostile(open: &str, closed: &str) -> Stage {
+    let stage = Stage::boxed("policy: allow-all\n");
+    fs::write(stage.bed.path("secret"), "hidden").expect("it is ours");
+    fs::write(stage.bed.path("desk/secret"), "hidden").expect("it is ours");
+    let text = AGENT.replace("@attacks@", ATTACKS);
+    let text = stage
+        .bed
+        .filled_in(&text)
+        .replace(
+            "@callgate@",
+            &callgate_testkit::callgate().display().to_string(),
+        )
+        .replace("@pid@", &std::process::id().to_string())
+        .replace("@open@", open)
+        .replace("@closed@", closed);
+    let program = stage.bed.path("bin/claude");
+    fs::remove_file(&program).expect("it is ours");
+    fs::write(&program, text).expect("it is ours");
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
+    stage
+}
+
 #[test]
 fn a_hostile_agent_reaches_only_its_step_and_its_model() {
     for kernel in KERNELS {
         let (open, closed) = (listener(), listener());
         let port = |one: &TcpListener| one.local_addr().expect("it listens").port().to_string();
-        let stage = Stage::boxed("policy: allow-all\n");
-        fs::write(stage.bed.path("secret"), "hidden").expect("it is ours");
-        fs::write(stage.bed.path("desk/secret"), "hidden").expect("it is ours");
+        let stage = hostile(&port(&open), &port(&closed));
         let _socket = UnixListener::bind(stage.bed.path("users.sock")).expect("it is ours");
-        let text = AGENT.replace("@attacks@", ATTACKS);
-        let text = stage
-            .bed
-            .filled_in(&text)
-            .replace(
-                "@callgate@",
-                &callgate_testkit::callgate().display().to_string(),
-            )
-            .replace("@pid@", &std::process::id().to_string())
-            .replace("@open@", &port(&open))
-            .replace("@closed@", &port(&closed));
-        let program = stage.bed.path("bin/claude");
-        fs::remove_file(&program).expect("it is ours");
-        fs::write(&program, text).expect("it is ours");
-        fs::set_permissions(&program, Permissions::from_mode(0o755)).expect("it is ours");
         let mut command = stage.agent(&["claude", "--prompt", "attack", "--json"]);
         command
             .env(
