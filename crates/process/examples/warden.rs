@@ -1,14 +1,15 @@
 //! A binary for the tests of child processes: `warden PARENT -- COMMAND…` is the warden as the product starts it, and
 //! `gateway COMMAND…` is a gateway reduced to holding one process, there to be killed. With `GATEWAY_SANDBOX`, a sandbox as
-//! JSON, in its environment the process gets that sandbox.
+//! JSON, in its environment the process gets that sandbox. `watch [--report FILE] -- COMMAND…` is the watcher.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use callgate_process::stderr_tail::StderrTail;
-use callgate_process::warden;
 use callgate_process::{Process, ProcessSpec};
+use callgate_process::{warden, watch};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -19,6 +20,7 @@ fn main() -> ExitCode {
     {
         Some(warden::SUBCOMMAND) => run_warden(args),
         Some("gateway") => run_gateway(args),
+        Some(watch::SUBCOMMAND) => run_watch(args),
         Some(_) | None => ExitCode::FAILURE,
     }
 }
@@ -35,6 +37,15 @@ fn run_warden(mut args: impl Iterator<Item = OsString>) -> ExitCode {
         Some(ms) => warden::run_with_grace(parent, args.collect(), Duration::from_millis(ms)),
         None => warden::run(parent, args.collect()),
     }
+}
+
+fn run_watch(mut args: impl Iterator<Item = OsString>) -> ExitCode {
+    let mut report = None;
+    if args.next().is_some_and(|word| word == watch::REPORT_FLAG) {
+        report = args.next().map(PathBuf::from);
+        args.next();
+    }
+    watch::run(report.as_deref(), &args.collect::<Vec<_>>())
 }
 
 fn run_gateway(args: impl Iterator<Item = OsString>) -> ExitCode {

@@ -16,6 +16,7 @@ pub mod sandbox;
 #[cfg(feature = "children")]
 pub mod stderr_tail;
 pub mod warden;
+pub mod watch;
 
 #[cfg(feature = "children")]
 pub use process::{CloseTimes, Ending, Process, ProcessSpec, SpawnError};

@@ -7,12 +7,13 @@ mod gap;
 pub(crate) mod handoff;
 #[cfg(target_os = "linux")]
 pub(crate) mod linux;
+mod places;
 mod probe;
 
 pub use gap::{Enforced, GAP_PREFIX, Gap};
 pub use probe::{Probe, probe};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +40,37 @@ impl Sandbox {
             network: Network::None,
         }
     }
+}
+
+/// Whether every sandbox has this path for reading: the system's programs, libraries and settings.
+pub fn is_in_every_sandbox(path: &Path) -> bool {
+    let mut places = places::FOLDERS
+        .iter()
+        .chain(&places::SETTINGS)
+        .chain(&places::HOST_NAMES);
+    places.any(|place| path.starts_with(place))
+}
+
+/// Whether every sandbox has this device.
+pub fn is_own_device(path: &Path) -> bool {
+    places::DEVICES
+        .iter()
+        .any(|device| path == Path::new(device))
+}
+
+/// The variables that tell programs of the proxy at `authority`, and of the hosts that need none.
+pub fn proxy_variables(authority: &str, without: &str) -> Vec<(String, String)> {
+    let url = format!("http://{authority}");
+    let mut variables = Vec::new();
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
+        variables.push((name.to_owned(), url.clone()));
+        variables.push((name.to_lowercase(), url.clone()));
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        variables.push((name.to_owned(), without.to_owned()));
+    }
+    variables.push(("NODE_USE_ENV_PROXY".to_owned(), "1".to_owned()));
+    variables
 }
 
 /// Whether the child gets user, mount, process, network, IPC and host-name namespaces of its own.

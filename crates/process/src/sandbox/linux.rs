@@ -12,7 +12,6 @@ mod init;
 mod loopback;
 mod mounts;
 mod namespaces;
-mod places;
 mod relay;
 mod restrict;
 mod root;
@@ -170,18 +169,10 @@ fn command(argv: &[OsString], environment: Vec<(String, OsString)>) -> Result<Co
 }
 
 /// The variables that tell programs of the proxy at `authority`, and of the hosts that need none.
-fn proxy_variables(authority: &str, without: &str) -> Vec<(String, OsString)> {
-    let url = format!("http://{authority}");
-    let mut variables = Vec::new();
-    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"] {
-        variables.push((name.to_owned(), url.clone().into()));
-        variables.push((name.to_lowercase(), url.clone().into()));
-    }
-    for name in ["NO_PROXY", "no_proxy"] {
-        variables.push((name.to_owned(), without.into()));
-    }
-    variables.push(("NODE_USE_ENV_PROXY".to_owned(), "1".into()));
-    variables
+fn proxy_variables(authority: &str, without: &str) -> impl Iterator<Item = (String, OsString)> {
+    super::proxy_variables(authority, without)
+        .into_iter()
+        .map(|(name, value)| (name, value.into()))
 }
 
 /// The absolute path in variable `name`.

@@ -5,3 +5,5 @@ mod given;
 mod process;
 #[cfg(target_os = "linux")]
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod watch;

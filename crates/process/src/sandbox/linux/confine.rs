@@ -8,9 +8,9 @@ use std::process::ExitCode;
 
 use super::calls::{Attributes, Internet, Setting};
 use super::files::{Ports, Right, Rule};
-use super::{SetupError, places, restrict};
+use super::{SetupError, restrict};
 use crate::sandbox::handoff::{Handoff, Purpose};
-use crate::sandbox::{FileAccess, Mode, Network, Sandbox};
+use crate::sandbox::{FileAccess, Mode, Network, Sandbox, places};
 
 /// Returns only if the command was not started.
 pub(super) fn run(

@@ -12,10 +12,10 @@ use rustix::mount::{
     mount_remount, unmount,
 };
 
+use super::SetupError;
 use super::files::{Right, Rule};
 use super::mounts::Mounts;
-use super::{SetupError, places};
-use crate::sandbox::{FileAccess, FileGrant};
+use crate::sandbox::{FileAccess, FileGrant, places};
 
 /// Where the system's own root folder is while the new one is filled.
 const OLD: &str = "/.old";
@@ -278,7 +278,7 @@ impl Root {
             return Ok(path.exists() && path.is_dir() == folder);
         }
         if folder {
-            fs::create_dir_all(path)?;
+            make_folder(path)?;
         } else {
             make_parent(path)?;
             OpenOptions::new().create(true).append(true).open(path)?;
@@ -379,7 +379,15 @@ fn in_old(path: &Path) -> PathBuf {
 }
 
 fn make_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), fs::create_dir_all)
+    path.parent().map_or(Ok(()), make_folder)
+}
+
+/// Most folders are there already: looking is cheaper than trying to make one.
+fn make_folder(path: &Path) -> io::Result<()> {
+    match path.is_dir() {
+        true => Ok(()),
+        false => fs::create_dir_all(path),
+    }
 }
 
 /// With all mounts below, because a user namespace may not uncover what a mount covers.

@@ -70,6 +70,7 @@ pub(super) const DEVICES: [&str; 6] = [
 ];
 
 /// What a sandbox that shares the system's `/proc` reads there: nothing about other processes.
+#[cfg(target_os = "linux")]
 pub(super) const PROC: [&str; 12] = [
     "/proc/self",
     "/proc/cpuinfo",
