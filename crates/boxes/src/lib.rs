@@ -3,8 +3,11 @@
 //! This is the only place where a [`BoxSpec`](callgate_gate::BoxSpec) is turned into what `callgate_process` enforces. Every
 //! connection of a boxed process is an event `egress.connection` in the activity log.
 //!
+//! [`learn`] goes the other way: from what a running server uses to a box for it.
+//!
 //! This crate starts no process and does not decide what a box may grant; configuration does.
 
+pub mod learn;
 mod log;
 mod occupant;
 mod open_box;

@@ -43,6 +43,17 @@ pub enum BoxChoice {
     Required,
 }
 
+impl BoxChoice {
+    /// The word in the configuration.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::BestEffort => "best_effort",
+            Self::Required => "required",
+        }
+    }
+}
+
 /// The value of a key `box`: a map, or only a mode.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BoxEntry(pub BoxKeys);

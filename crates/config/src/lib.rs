@@ -30,6 +30,7 @@ mod settings;
 mod show;
 mod tokens;
 
+pub mod box_edit;
 pub mod folders;
 pub mod pin_file;
 pub mod trust;

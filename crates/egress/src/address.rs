@@ -28,8 +28,8 @@ const RANGES: [AddressRange; 4] = [
 ];
 
 impl AddressKind {
-    /// The kind of an address in its [`canonical`] form.
-    pub(crate) fn of(address: IpAddr) -> Self {
+    /// The kind of an address in its canonical form: an IPv4 address is not written as an IPv6 one.
+    pub fn of(address: IpAddr) -> Self {
         let range = range_of(address);
         if let Some(range) = range {
             return Self::Range(range);

@@ -5,7 +5,7 @@
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -28,6 +28,29 @@ pub fn replace(path: &Path, bytes: &[u8], sync: Sync) -> io::Result<()> {
         Sync::Later => {}
     }
     rename(&new, path, sync)
+}
+
+/// Puts `bytes` in place of an existing file, with its permissions and its owner, on the device when this returns. A file that
+/// is not replaced is unchanged.
+pub fn replace_as_it_is(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let old = fs::metadata(path)?;
+    let new = beside(path, "new");
+    // Not a file that something else has put there.
+    let mut file = private().create_new(true).open(&new)?;
+    let written = file.write_all(bytes).and_then(|()| {
+        let (user, group) = (Some(old.uid()), Some(old.gid()));
+        if (file.metadata()?.uid(), file.metadata()?.gid()) != (old.uid(), old.gid()) {
+            std::os::unix::fs::fchown(&file, user, group)?;
+        }
+        file.set_permissions(old.permissions())?;
+        file.sync_data()?;
+        rename(&new, path, Sync::Now)
+    });
+    if written.is_err() {
+        // The error is what counts; a file left behind refuses the next attempt.
+        let _ = fs::remove_file(&new);
+    }
+    written
 }
 
 /// Makes a file that appears with its whole content, and is on the device when this returns. An existing file stays: of

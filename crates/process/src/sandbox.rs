@@ -58,6 +58,9 @@ pub fn is_own_device(path: &Path) -> bool {
         .any(|device| path == Path::new(device))
 }
 
+/// The hosts that programs reach without the proxy where they have a loopback interface of their own.
+pub const OWN_LOOPBACK: &str = "localhost,127.0.0.1,::1";
+
 /// The variables that tell programs of the proxy at `authority`, and of the hosts that need none.
 pub fn proxy_variables(authority: &str, without: &str) -> Vec<(String, String)> {
     let url = format!("http://{authority}");

@@ -15,13 +15,10 @@ use super::relay::Relay;
 use super::root::{Contents, Root};
 use super::{SetupError, loopback, namespaces, restrict};
 use crate::sandbox::handoff::{Handoff, Purpose};
-use crate::sandbox::{Network, Sandbox};
+use crate::sandbox::{Network, OWN_LOOPBACK, Sandbox};
 
 /// Where the egress proxy's socket is inside.
 const SOCKET: &str = "/.callgate/egress.sock";
-
-/// What programs reach without the proxy: the sandbox's own loopback interface.
-const OWN_LOOPBACK: &str = "localhost,127.0.0.1,::1";
 
 /// The first kernel on which each process namespace has a limit of its own.
 const OWN_LIMIT_SINCE: (u32, u32) = (6, 14);
