@@ -20,6 +20,8 @@ pub struct Occupant {
     pub own_folders: Vec<PathBuf>,
     /// A private folder for the proxy's socket, if there is one that lives as long as the process.
     pub folder: Option<PathBuf>,
+    /// The program that it is started under, to find out whether it will have a network namespace; `None` if that is open.
+    pub warden_program: Option<PathBuf>,
 }
 
 impl Occupant {

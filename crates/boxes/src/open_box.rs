@@ -6,7 +6,7 @@ use crate::{ConnectionRecord, Occupant, recorded::RecordedConnections};
 use callgate_egress::{BadDestination, DestinationRules, Egress, NotStarted, Options};
 use callgate_gate::{BoxMode, BoxSpec};
 use callgate_process::sandbox::{
-    FileAccess, FileGrant, HostPort, LoopbackProxy, Mode, Network, ProxiedNetwork, Sandbox,
+    self, FileAccess, FileGrant, HostPort, LoopbackProxy, Mode, Network, ProxiedNetwork, Sandbox,
 };
 
 /// A configured box, and where the connections from it are recorded. A process that is started again opens it again.
@@ -84,6 +84,11 @@ impl BoxPlan {
             port: destination.port,
         });
         let direct = direct.collect();
+        // Every program of this machine can knock at a port.
+        let needs_port = occupant
+            .warden_program
+            .as_deref()
+            .is_none_or(|warden| sandbox::probe(warden).namespaces.is_err());
         let log = RecordedConnections {
             record: self.record.clone(),
             server: occupant.server,
@@ -91,8 +96,8 @@ impl BoxPlan {
         };
         let options = Options {
             parent: occupant.folder,
-            // For a kernel without namespaces, where the process cannot be given the socket.
-            loopback: true,
+            // Without namespaces, the process cannot be given the socket.
+            loopback: needs_port,
             ..Options::default()
         };
         let egress = Egress::start(rules, Arc::new(log), options)?;

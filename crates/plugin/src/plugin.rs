@@ -148,6 +148,7 @@ impl PluginSpec {
             program: self.program.clone(),
             own_folders: vec![folder.to_owned()],
             folder: Some(folder.to_owned()),
+            warden_program: Some(self.warden_program.clone()),
             ..Occupant::default()
         };
         let plan = self.sandbox.as_ref();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use callgate_boxes::{BoxNotOpened, BoxPlan, ConnectionRecord, Occupant, OpenBox};
+use callgate_boxes::{BoxNotOpened, BoxPlan, Occupant, OpenBox};
 use callgate_gate::ServerName;
 use callgate_process::{CloseTimes, Process, ProcessSpec, SpawnError, stderr_tail::StderrTail};
 use callgate_wire::Era;
@@ -93,7 +93,7 @@ impl Lane {
                 env,
                 cwd,
             } => {
-                let open_box = open_box(spec, command, env, &supplies.record)?;
+                let open_box = open_box(spec, command, env, supplies)?;
                 let process = ProcessSpec {
                     warden_program: supplies.options.warden_program.clone(),
                     command: command.clone(),
@@ -257,14 +257,14 @@ fn open_box(
     spec: &ServerSpec,
     command: &str,
     env: &[(String, String)],
-    record: &ConnectionRecord,
+    supplies: &Supplies,
 ) -> Result<Option<OpenBox>, BoxNotOpened> {
     let Some(sandbox) = &spec.sandbox else {
         return Ok(None);
     };
     let plan = BoxPlan {
         spec: sandbox.clone(),
-        record: record.clone(),
+        record: supplies.record.clone(),
     };
     let search_path = env.iter().find(|(name, _)| name == "PATH");
     let occupant = Occupant {
@@ -272,6 +272,7 @@ fn open_box(
         title: "server".to_owned(),
         program: command.into(),
         search_path: search_path.map(|(_, path)| path.clone()),
+        warden_program: Some(supplies.options.warden_program.clone()),
         ..Occupant::default()
     };
     plan.open(occupant).map(Some)

@@ -1,5 +1,7 @@
 //! The boxes of what the configuration starts, for `doctor` and `servers list`.
 
+use std::path::Path;
+
 use callgate_config::Settings;
 use callgate_gate::{BoxMode, BoxSpec, Launch};
 
@@ -29,17 +31,33 @@ pub(crate) fn missing(settings: &Settings) -> Vec<String> {
     let plugins = plugins.filter(|name| matches!(settings.plugin_box(name), Ok(None)));
     let plugins = plugins.map(|name| format!("plugin {name}"));
     let agents = matches!(settings.agent_box(None), Ok(None)).then(|| AGENTS.to_owned());
-    servers.chain(plugins).chain(agents).collect()
+    // Every configuration can run workflows, so they are named only where something that is configured is boxed.
+    let workflows = (settings.config.workflows.sandbox.is_none() && boxed(settings).next().is_some())
+        .then(|| "commands of workflows".to_owned());
+    servers
+        .chain(plugins)
+        .chain(workflows)
+        .chain(agents)
+        .collect()
 }
 
-/// The modes of the boxes of servers, plugins and agents.
-pub(crate) fn modes(settings: &Settings) -> Vec<BoxMode> {
+/// The box of the commands of a workflow that runs in the present folder. `Err` is shown by the run.
+fn workflows(settings: &Settings) -> Option<BoxSpec> {
+    settings.workflow_box(Path::new("")).ok().flatten()
+}
+
+/// The boxes of servers and plugins.
+fn boxed(settings: &Settings) -> impl Iterator<Item = BoxSpec> {
     let servers = settings.servers.iter();
     let servers = servers.filter_map(|spec| spec.sandbox.clone());
     let plugins = settings.plugins();
-    let plugins = plugins.filter_map(|(name, _)| settings.plugin_box(name).ok().flatten());
+    servers.chain(plugins.filter_map(|(name, _)| settings.plugin_box(name).ok().flatten()))
+}
+
+/// The modes of the boxes of servers, plugins, commands of workflows and agents.
+pub(crate) fn modes(settings: &Settings) -> Vec<BoxMode> {
     let agents = settings.agent_box(None).ok().flatten();
-    let all = servers.chain(plugins).chain(agents);
+    let all = boxed(settings).chain(workflows(settings)).chain(agents);
     all.map(|sandbox| sandbox.mode).collect()
 }
 
@@ -52,7 +70,11 @@ pub(crate) fn lines(settings: &Settings) -> Vec<String> {
         let sandbox = settings.plugin_box(name).ok().flatten()?;
         Some((format!("plugin {name}"), sandbox))
     });
-    let all = servers.chain(plugins);
+    let workflows = workflows(settings).map(|sandbox| {
+        let who = "command of a workflow that runs here".to_owned();
+        (who, sandbox)
+    });
+    let all = servers.chain(plugins).chain(workflows);
     let lines = all.map(|(who, sandbox)| line(&who, &sandbox));
     lines.chain(agents(settings)).collect()
 }

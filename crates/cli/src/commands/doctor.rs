@@ -313,7 +313,9 @@ fn box_findings(settings: &Settings) -> Vec<Finding> {
             "without a box, so with all your rights: {}",
             missing.join(", ")
         ),
-        help: Some("limit what it may reach with `box` in callgate.yaml".to_owned()),
+        help: Some(
+            "limit what it may reach with `box` in callgate.yaml; `callgate servers learn NAME` writes one for a server".to_owned(),
+        ),
     });
     boxed.chain(unboxed).chain(enforced(settings)).collect()
 }

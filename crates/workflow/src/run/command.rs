@@ -74,6 +74,7 @@ pub(super) async fn run(
             Runnable::Shell(_) => SHELL.into(),
             Runnable::Script { file, .. } => file.clone(),
         },
+        warden_program: Some(ready.warden_program.clone()),
         ..Occupant::default()
     };
     let open_box = ready.command_box.map(|plan| plan.open(occupant()));
