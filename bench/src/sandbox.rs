@@ -1,4 +1,4 @@
-//! What a sandbox adds to the start of a process: processes with and without one, started in turn.
+//! What a sandbox adds to the start of a process and to a message to it: processes with and without one, in turn.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,12 +8,20 @@ use callgate_process::sandbox::{Mode, Namespaces, Sandbox};
 use callgate_process::stderr_tail::StderrTail;
 use callgate_process::{Ending, Process, ProcessSpec};
 use clap::Args;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::gateway::place::callgate;
 use crate::gateway::stats::median;
 
-/// What a sandbox may add.
+/// What a sandbox may add to a start.
 const BUDGET_MS: f64 = 5.0;
+
+/// By how much a message to a sandboxed process and back may take longer, which is what a measurement of the same process varies by.
+const MESSAGE_BUDGET: f64 = 1.1;
+
+/// Messages of one turn, and turns.
+const MESSAGES: usize = 50;
+const TURNS: usize = 100;
 
 /// How it is measured.
 #[derive(Debug, Args)]
@@ -42,6 +50,7 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     let medians = runtime.block_on(measure(&warden, options.starts))?;
+    let messages = runtime.block_on(measure_messages(&warden))?;
     println!(
         "| start and end of `true`, {} of each kind, in turn | median |",
         options.starts
@@ -54,10 +63,44 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let added = medians.map(|ms| ms - without);
     println!("| added with namespaces | {:.2} ms |", added[1]);
     println!("| added without namespaces | {:.2} ms |", added[2]);
+    println!("\n| 100 bytes to `cat` and back, {MESSAGES} per turn, {TURNS} turns | median |");
+    println!("|---|---:|");
+    for ((what, _), us) in KINDS.iter().zip(messages) {
+        println!("| {what} | {us:.2} µs |");
+    }
     if added.iter().any(|added| *added > BUDGET_MS) {
         bail!("a sandbox adds more than {BUDGET_MS} ms to a start");
     }
+    if messages.iter().any(|us| *us > messages[0] * MESSAGE_BUDGET) {
+        bail!("a sandbox makes messages slower");
+    }
     Ok(())
+}
+
+/// The time of one message to a running process and back, per kind.
+async fn measure_messages(warden: &Path) -> anyhow::Result<[f64; KINDS.len()]> {
+    let mut processes = Vec::new();
+    for (_, namespaces) in KINDS {
+        let mut process = Process::spawn(&spec(warden, "cat", namespaces), StderrTail::new())?;
+        let (stdin, stdout) = (process.take_stdin(), process.take_stdout());
+        processes.push((process, stdin.context("stdin")?, stdout.context("stdout")?));
+    }
+    let mut times: [Vec<f64>; KINDS.len()] = Default::default();
+    let (line, mut answer) = ([b'x'; 100], [0; 100]);
+    // The first turn waits for the starts and is not counted.
+    for turn in 0..=TURNS {
+        for ((_, stdin, stdout), times) in processes.iter_mut().zip(&mut times) {
+            let began = Instant::now();
+            for _ in 0..MESSAGES {
+                stdin.write_all(&line).await?;
+                stdout.read_exact(&mut answer).await?;
+            }
+            if turn > 0 {
+                times.push(began.elapsed().as_secs_f64() * 1e6 / MESSAGES as f64);
+            }
+        }
+    }
+    Ok(times.map(|times| median(&times)))
 }
 
 async fn measure(warden: &Path, starts: usize) -> anyhow::Result<[f64; KINDS.len()]> {
@@ -74,10 +117,10 @@ async fn measure(warden: &Path, starts: usize) -> anyhow::Result<[f64; KINDS.len
     Ok(times.map(|times| median(&times)))
 }
 
-async fn start(warden: &Path, namespaces: Option<Namespaces>) -> anyhow::Result<Duration> {
-    let spec = ProcessSpec {
+fn spec(warden: &Path, command: &str, namespaces: Option<Namespaces>) -> ProcessSpec {
+    ProcessSpec {
         warden_program: warden.to_owned(),
-        command: "true".to_owned(),
+        command: command.to_owned(),
         args: Vec::new(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
         cwd: None,
@@ -85,7 +128,11 @@ async fn start(warden: &Path, namespaces: Option<Namespaces>) -> anyhow::Result<
             namespaces,
             ..Sandbox::new(Mode::Required)
         }),
-    };
+    }
+}
+
+async fn start(warden: &Path, namespaces: Option<Namespaces>) -> anyhow::Result<Duration> {
+    let spec = spec(warden, "true", namespaces);
     let began = Instant::now();
     let mut process = Process::spawn(&spec, StderrTail::new()).context("the warden")?;
     match process.wait().await {

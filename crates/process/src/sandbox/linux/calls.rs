@@ -1,13 +1,13 @@
 //! Seccomp: system calls that a sandboxed process must not make.
 //!
-//! A list of what is refused, because programs in general need most of the others. On x86-64, each number is also refused
-//! with the bit of the x32 interface, which reaches the same functions under other numbers.
+//! A list of what is refused, because programs in general need most of the others. The kernel compiles it at every start of a
+//! sandboxed process, so its length counts.
 
 use std::collections::BTreeMap;
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule, TargetArch,
+    SeccompRule, TargetArch, sock_filter,
 };
 
 /// How much the sandbox shares with the rest of the system.
@@ -44,23 +44,24 @@ pub(super) fn filter(setting: Setting) -> Result<bool, seccompiler::Error> {
         return Ok(false);
     };
     // As if the kernel did not have them, so that programs use the older calls, which can be judged by their arguments.
-    let absent = with_x32(UNKNOWN.iter().map(|call| (*call, Vec::new())).collect());
-    Ok(
-        apply(absent, libc::ENOSYS, arch)?
-            && apply(with_x32(refused(setting)?), libc::EPERM, arch)?,
-    )
+    let absent = UNKNOWN.iter().map(|call| (*call, Vec::new())).collect();
+    Ok(apply(absent, libc::ENOSYS, arch)? && apply(refused(setting)?, libc::EPERM, arch)?)
 }
 
 fn apply(rules: Rules, errno: i32, arch: TargetArch) -> Result<bool, seccompiler::Error> {
-    let refuse = SeccompAction::Errno(errno.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
-    let program: BpfProgram = filter.try_into()?;
+    let program = compiled(rules, errno, arch)?;
     match seccompiler::apply_filter(&program) {
         // The kernel was built without seccomp, or does not permit it here.
         Err(seccompiler::Error::Prctl(_) | seccompiler::Error::Seccomp(_)) => Ok(false),
         Ok(()) => Ok(true),
         Err(other) => Err(other),
     }
+}
+
+fn compiled(rules: Rules, errno: i32, arch: TargetArch) -> Result<BpfProgram, seccompiler::Error> {
+    let refuse = SeccompAction::Errno(errno.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch)?;
+    Ok(without_x32(filter.try_into()?))
 }
 
 fn refused(setting: Setting) -> Result<Rules, seccompiler::Error> {
@@ -230,40 +231,31 @@ fn bits(argument: u8, mask: u64, value: u64) -> Result<SeccompCondition, seccomp
     )?)
 }
 
+/// Refuses every call under its x32 number as if the kernel did not have that interface. The numbers reach the same functions
+/// past the rules, and programs that use them are next to unknown.
 #[cfg(target_arch = "x86_64")]
-fn with_x32(mut rules: Rules) -> Rules {
-    const X32: i64 = 0x4000_0000;
-    let other: Vec<_> = rules
-        .iter()
-        .flat_map(|(call, rules)| {
-            let own = OWN_NUMBERS_OF_X32.iter().find(|(usual, _)| usual == call);
-            let numbers = [Some(*call), own.map(|(_, number)| *number)];
-            numbers
-                .into_iter()
-                .flatten()
-                .map(|number| (X32 | number, rules.clone()))
-        })
-        .collect();
-    rules.extend(other);
-    rules
+fn without_x32(program: BpfProgram) -> BpfProgram {
+    const X32: u32 = 0x4000_0000;
+    let step = |code: u32, (jt, jf): (u8, u8), k: u32| sock_filter {
+        code: u16::try_from(code).unwrap_or(u16::MAX),
+        jt,
+        jf,
+        k,
+    };
+    let absent = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let refuse = [
+        // The number of the call is the first thing that a filter can load.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, (0, 0), 0),
+        step(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, (0, 1), X32),
+        step(libc::BPF_RET | libc::BPF_K, (0, 0), absent),
+    ];
+    refuse.into_iter().chain(program).collect()
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn with_x32(rules: Rules) -> Rules {
-    rules
+fn without_x32(program: BpfProgram) -> BpfProgram {
+    program
 }
-
-/// Calls that x32 has under numbers of its own.
-#[cfg(target_arch = "x86_64")]
-const OWN_NUMBERS_OF_X32: [(i64, i64); 7] = [
-    (libc::SYS_ioctl, 514),
-    (libc::SYS_sendmsg, 518),
-    (libc::SYS_ptrace, 521),
-    (libc::SYS_kexec_load, 528),
-    (libc::SYS_sendmmsg, 538),
-    (libc::SYS_process_vm_readv, 539),
-    (libc::SYS_process_vm_writev, 540),
-];
 
 const SOCKET_TYPE_BITS: u64 = 0xf;
 const SOCK_PACKET: u64 = 10;
@@ -423,11 +415,9 @@ mod tests {
                     attributes,
                 };
                 for setting in [Setting::OwnNamespaces, shared] {
-                    let rules = with_x32(refused(setting).unwrap());
-                    let refuse = SeccompAction::Errno(1);
-                    let filter =
-                        SeccompFilter::new(rules, SeccompAction::Allow, refuse, arch).unwrap();
-                    BpfProgram::try_from(filter).unwrap();
+                    let program = compiled(refused(setting).unwrap(), 1, arch).unwrap();
+                    // The kernel compiles it before each start.
+                    assert!(program.len() < 800, "{setting:?}: {}", program.len());
                 }
             }
         }
@@ -435,10 +425,15 @@ mod tests {
 
     #[cfg(target_arch = "x86_64")]
     #[test]
-    fn calls_are_refused_under_their_x32_numbers_too() {
-        let rules = with_x32(refused(Setting::OwnNamespaces).unwrap());
-        for number in [libc::SYS_mount, libc::SYS_socket, 521, 514] {
-            assert!(rules.contains_key(&(0x4000_0000 | number)), "{number}");
-        }
+    fn calls_under_their_x32_numbers_are_refused_first() {
+        let arch = TargetArch::try_from(std::env::consts::ARCH).unwrap();
+        let program = compiled(refused(Setting::OwnNamespaces).unwrap(), 1, arch).unwrap();
+        let steps: Vec<(u16, u32)> = program
+            .iter()
+            .take(3)
+            .map(|one| (one.code, one.k))
+            .collect();
+        assert_eq!(steps, [(0x20, 0), (0x45, 0x4000_0000), (0x06, 0x0005_0026)]);
+        assert_eq!((program[1].jt, program[1].jf), (0, 1));
     }
 }
