@@ -4,6 +4,7 @@ mod agents;
 mod attacks;
 mod awf;
 mod bench;
+mod boxed_servers;
 mod clocks;
 mod conformance;
 mod features;
@@ -51,6 +52,11 @@ const CHECKS: &[Check] = &[
         name: "real-servers",
         what: "five servers from npm and PyPI behind one `callgate stdio`; one is killed and comes back",
         run: |_| real_servers::run(),
+    },
+    Check {
+        name: "boxed-servers",
+        what: "five servers from npm and PyPI work in the box that `servers learn` wrote, and reach nothing outside of it",
+        run: |_| boxed_servers::run(),
     },
     Check {
         name: "real-http",

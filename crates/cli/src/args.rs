@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Run(Run),
     /// List, search and show tools
     Tools(Tools),
-    /// List servers and show their logs
+    /// List servers, show their logs, and learn their boxes
     Servers(Servers),
     /// List, watch, verify and export recorded calls
     Activity(Activity),
@@ -110,6 +110,8 @@ pub(crate) enum Command {
     ScriptedModel { script: PathBuf },
     #[command(hide = true)]
     Warden(Warden),
+    #[command(hide = true)]
+    Watch(Watch),
     #[cfg(feature = "code")]
     #[command(hide = true)]
     Worker { memory_bytes: u64 },
@@ -312,6 +314,31 @@ pub(crate) enum ServersCommand {
         #[arg(long, short = 'n', default_value_t = 100)]
         lines: usize,
     },
+    /// Watch what a server uses, and write a box for it
+    Learn(Learn),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "The server runs with all rights that it has without a box. Only calls that you ask for are made:\n  \
+    callgate servers learn notes --call 'read_note {\"name\": \"today\"}'\n  \
+    callgate servers learn notes --for 10m    and use it from your agent meanwhile"
+)]
+pub(crate) struct Learn {
+    /// The server
+    pub(crate) name: String,
+    /// Call a tool of the server, written as `TOOL` or `TOOL ARGS` (repeatable)
+    #[arg(long = "call", value_name = "CALL")]
+    pub(crate) calls: Vec<String>,
+    /// Serve hosts for this time, such as 60s or 10m, so that you can use the server as always
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) time: Option<String>,
+    /// Write the box without asking
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
+    /// Show the box and change nothing
+    #[arg(long, conflicts_with = "yes")]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -426,6 +453,14 @@ pub(crate) struct Warden {
     pub(crate) parent: u32,
     #[arg(long)]
     pub(crate) remove: Option<PathBuf>,
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Watch {
+    #[arg(long)]
+    pub(crate) report: Option<PathBuf>,
     #[arg(last = true, required = true)]
     pub(crate) command: Vec<OsString>,
 }

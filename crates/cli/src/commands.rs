@@ -29,5 +29,6 @@ pub(crate) mod token;
 pub(crate) mod tools;
 pub(crate) mod trust;
 pub(crate) mod warden;
+pub(crate) mod watch;
 #[cfg(feature = "workflow")]
 pub(crate) mod workflow;

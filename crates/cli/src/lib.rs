@@ -42,6 +42,8 @@ fn run(args: Args) -> Result<ExitCode, Failed> {
     match command {
         // First, before any thread starts: one warden runs per server, so it must stay small.
         Some(Command::Warden(warden)) => Ok(commands::warden::run(warden)),
+        // Also before any thread: the watched command must have all of its stops in one thread.
+        Some(Command::Watch(watch)) => Ok(commands::watch::run(&watch)),
         // Also before any thread: the worker's sandbox restrictions must cover the whole process.
         #[cfg(feature = "code")]
         Some(Command::Worker { memory_bytes }) => Ok(callgate_code::worker::main(memory_bytes)),

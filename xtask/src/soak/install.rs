@@ -18,7 +18,11 @@ const NPM_SERVERS: [&str; 3] = [
     "@modelcontextprotocol/server-filesystem@2026.8.31",
     "@modelcontextprotocol/server-memory@2026.8.31",
 ];
-const PYPI_SERVERS: [&str; 2] = ["mcp-server-time==2026.10.19", "mcp-server-git==2026.10.19"];
+const PYPI_SERVERS: [&str; 3] = [
+    "mcp-server-time==2026.10.19",
+    "mcp-server-git==2026.10.19",
+    "mcp-server-fetch==2026.10.24",
+];
 
 const FASTMCP: &str = "fastmcp==4.1.2";
 

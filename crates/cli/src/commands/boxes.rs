@@ -32,8 +32,9 @@ pub(crate) fn missing(settings: &Settings) -> Vec<String> {
     let plugins = plugins.map(|name| format!("plugin {name}"));
     let agents = matches!(settings.agent_box(None), Ok(None)).then(|| AGENTS.to_owned());
     // Every configuration can run workflows, so they are named only where something that is configured is boxed.
-    let workflows = (settings.config.workflows.sandbox.is_none() && boxed(settings).next().is_some())
-        .then(|| "commands of workflows".to_owned());
+    let workflows = (settings.config.workflows.sandbox.is_none()
+        && boxed(settings).next().is_some())
+    .then(|| "commands of workflows".to_owned());
     servers
         .chain(plugins)
         .chain(workflows)

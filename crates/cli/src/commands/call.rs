@@ -114,7 +114,8 @@ impl Caller for Shell {
     }
 }
 
-fn checked(arguments: &str) -> Result<String, Failed> {
+/// Checks the arguments of a call, and puts them into one line.
+pub(crate) fn checked(arguments: &str) -> Result<String, Failed> {
     let wrong = |why: String| {
         Failed::user(format!("the arguments are not {why}"))
             .help(r#"write them like '{"path": "README.md"}'"#)
@@ -125,6 +126,19 @@ fn checked(arguments: &str) -> Result<String, Failed> {
         return Err(wrong("a JSON object".to_owned()));
     }
     Ok(json.as_text().replace(['\n', '\r'], " "))
+}
+
+/// Why a call failed, in one line; `None` if it succeeded.
+pub(crate) fn failure(answer: &Frame) -> Option<String> {
+    if let Some(error) = answer.error() {
+        return Some(one_line(&RpcError::read(error).to_string(), 200));
+    }
+    let result = answer.result()?;
+    let is_error = result.get("isError").and_then(|flag| flag.as_bool()) == Some(true);
+    let blocks = result.get("content");
+    let mut texts = blocks.into_iter().flat_map(|content| content.elements());
+    let text = texts.find_map(|block| block.get("text").and_then(|text| text.as_str()));
+    is_error.then(|| one_line(text.as_deref().unwrap_or("the tool reports an error"), 200))
 }
 
 /// Prints the result. A refused or failed call is reported on stderr, with its exit code.

@@ -3,7 +3,7 @@
 use std::{
     io::{self, IsTerminal},
     net::SocketAddr,
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -64,49 +64,108 @@ async fn serve_until_told(
     tokens: TokenPair,
 ) -> Result<ExitCode, Failed> {
     let signals = Signals::listen(Hangup::Ignored)?;
-    make_room_for_sockets(settings.config.limits.connections.get());
     let hangup = signal(SignalKind::hangup())
         .map_err(|error| Failed::system(format!("cannot handle signals: {error}")))?;
-    let (listener, address) = bind(listen).await?;
-    let data_dir = settings.data_dir.clone();
-    let attaching = listen_for_hosts(&data_dir);
-    let mut running = Running::open(&settings, Profile::gateway(), Lifetime::Serving).await?;
-    running.served_at = served_at(address);
-    running
-        .approval_service
-        .set_settings(callgate_gateway::plan::approval_settings(
-            &settings,
-            &running.served_at,
-        ));
-    let note = RunFile {
-        pid: std::process::id(),
-        address: address.to_string(),
-        config: attach::config_path(&settings.source),
-    };
-    note.write(&data_dir)?;
-    let door = http_door(&running, &settings, address, &tokens);
-    let page = page_link(&running, &door.logins);
-    greet(&settings, address, &tokens, &page);
-    let closing = Closing {
-        drain: signals.stop.clone(),
-        close: CancellationToken::new(),
-    };
-    let serving = tokio::spawn(door.serve(listener, closing.clone()));
-    let attended = attaching.map(|(socket, listener)| {
-        let attended = attach_door(&running, &settings).serve(listener, closing.close.clone());
-        (socket, tokio::spawn(attended))
-    });
-    let reloading = Reloading::start(&running, settings, &Flags::from(&flags), Some(hangup));
+    let serving = Serving::open(&settings, listen, &tokens, &signals).await?;
+    if let Some(doors) = &serving.doors {
+        greet(&settings, doors.address, &tokens, &doors.page);
+    }
+    let running = serving.running();
+    let reloading = Reloading::start(running, settings, &Flags::from(&flags), Some(hangup));
     signals.stop.cancelled().await;
     eprintln!("stopping: waiting for calls in flight; send a second signal to stop at once");
-    let doors = Doors {
-        closing,
-        serving,
-        attended,
-    };
-    signals.wind_down(stop(running, reloading, doors)).await;
-    note.remove(&data_dir);
+    signals.wind_down(serving.stop(Some(reloading))).await;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A gateway with its doors.
+pub(crate) struct Serving {
+    running: Running,
+    doors: Option<Doors>,
+}
+
+impl Serving {
+    /// Starts the gateway and opens the doors, until `signals` or [`Serving::stop`].
+    pub(crate) async fn open(
+        settings: &Settings,
+        listen: SocketAddr,
+        tokens: &TokenPair,
+        signals: &Signals,
+    ) -> Result<Self, Failed> {
+        make_room_for_sockets(settings.config.limits.connections.get());
+        let (listener, address) = bind(listen).await?;
+        let data_dir = settings.data_dir.clone();
+        let attaching = listen_for_hosts(&data_dir);
+        let mut running = Running::open(settings, Profile::gateway(), Lifetime::Serving).await?;
+        running.served_at = served_at(address);
+        let asking = callgate_gateway::plan::approval_settings(settings, &running.served_at);
+        running.approval_service.set_settings(asking);
+        let note = RunFile {
+            pid: std::process::id(),
+            address: address.to_string(),
+            config: attach::config_path(&settings.source),
+        };
+        note.write(&data_dir)?;
+        let door = http_door(&running, settings, address, tokens);
+        let page = page_link(&running, &door.logins);
+        let closing = Closing {
+            drain: signals.stop.clone(),
+            close: CancellationToken::new(),
+        };
+        let serving = tokio::spawn(door.serve(listener, closing.clone()));
+        let attended = attaching.map(|(socket, listener)| {
+            let attended = attach_door(&running, settings).serve(listener, closing.close.clone());
+            (socket, tokio::spawn(attended))
+        });
+        let doors = Doors {
+            address,
+            page,
+            _note: Note { note, data_dir },
+            closing,
+            serving,
+            attended,
+        };
+        Ok(Self {
+            running,
+            doors: Some(doors),
+        })
+    }
+
+    /// A gateway that no host can reach.
+    pub(crate) fn without_doors(running: Running) -> Self {
+        Self {
+            running,
+            doors: None,
+        }
+    }
+
+    pub(crate) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// Waits for calls in flight, closes the doors, then ends the gateway.
+    pub(crate) async fn stop(self, reloading: Option<Reloading>) {
+        if let Some(reloading) = reloading {
+            reloading.stop().await;
+        }
+        self.running.drain(PATIENCE).await;
+        if let Some(doors) = self.doors {
+            doors.close().await;
+        }
+        self.running.end().await;
+    }
+}
+
+/// The run file, which is removed however serving ends.
+struct Note {
+    note: RunFile,
+    data_dir: PathBuf,
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        self.note.remove(&self.data_dir);
+    }
 }
 
 async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), Failed> {
@@ -123,26 +182,30 @@ async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), Failed> {
 
 /// The open doors, and the tasks that serve them.
 struct Doors {
+    address: SocketAddr,
+    /// A link that logs the operator in to the page.
+    page: String,
+    _note: Note,
     closing: Closing,
     serving: JoinHandle<()>,
     attended: Option<(Socket, JoinHandle<()>)>,
 }
 
-/// Waits for calls in flight, closes the doors, then ends the gateway.
-async fn stop(running: Running, reloading: Reloading, doors: Doors) {
-    reloading.stop().await;
-    running.drain(PATIENCE).await;
-    doors.closing.close.cancel();
-    if let Some((socket, attended)) = doors.attended {
-        drop(socket);
-        if attended.await.is_err() {
-            crate::log::attached_door_failed();
+impl Doors {
+    async fn close(self) {
+        // A door that waits for this would accept hosts until then.
+        self.closing.drain.cancel();
+        self.closing.close.cancel();
+        if let Some((socket, attended)) = self.attended {
+            drop(socket);
+            if attended.await.is_err() {
+                crate::log::attached_door_failed();
+            }
+        }
+        if self.serving.await.is_err() {
+            crate::log::http_door_failed();
         }
     }
-    if doors.serving.await.is_err() {
-        crate::log::http_door_failed();
-    }
-    running.end().await;
 }
 
 fn http_door(

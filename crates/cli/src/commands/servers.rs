@@ -1,4 +1,7 @@
-//! `callgate servers list|logs`.
+//! `callgate servers list|logs|learn`.
+
+mod learn;
+mod learned;
 
 use std::{fs, process::ExitCode, time::Duration};
 
@@ -34,6 +37,7 @@ pub(crate) fn run(shared: &Shared, servers: &Servers) -> Result<ExitCode, Failed
     match &servers.command {
         ServersCommand::List(gateway) => list(shared, gateway),
         ServersCommand::Logs { name, lines } => logs(shared, name, *lines),
+        ServersCommand::Learn(learn) => learn::run(shared, learn),
     }
 }
 
