@@ -88,9 +88,25 @@ fn people_see_which_servers_are_boxed_and_which_are_not() {
         format!("server weak is boxed (best_effort): reads `{notes}`; reaches api.example.com");
     assert!(doctor.contains(&boxed), "{doctor}");
     assert!(
-        doctor.contains("without a box, so with all your rights: server free\n"),
+        doctor.contains(
+            "without a box, so with all your rights: server free, commands of workflows\n"
+        ),
         "{doctor}"
     );
+}
+
+#[test]
+fn doctor_names_the_box_of_the_commands_of_workflows() {
+    let bed =
+        Bed::new("workflows: {box: {mode: best_effort, write: [work], net: [api.example.com]}}\n");
+    let doctor = run(&mut named(&bed, ["doctor"])).stdout;
+    let boxed = "command of a workflow that runs here is boxed (best_effort): changes `";
+    assert!(doctor.contains(boxed), "{doctor}");
+    assert!(
+        doctor.contains("/work`; reaches api.example.com\n"),
+        "{doctor}"
+    );
+    assert!(doctor.contains("boxes: "), "{doctor}");
 }
 
 /// A server in a shell: its tool `try` runs a script of attacks and reports those that worked.
@@ -109,7 +125,7 @@ done
 
 /// Prints the name of each attack that worked, and `control` lines for what must work.
 const ATTACKS: &str = r#"
-worked() { echo "$1"; }
+worked() { echo; echo "$1"; }
 cat @dir@/secret && worked secret
 ls @dir@/data && worked data-folder
 cat @dir@/data/* && worked data-files
@@ -132,6 +148,10 @@ through() {
 }
 through 127.0.0.1:@closed@ && worked unlisted-host
 through 169.254.169.254:80 && worked metadata
+perl -e 'syscall(101, 0x4206, @victim@, 0, 0) == 0 or exit 1' && worked ptrace
+kill -0 @victim@ && worked signal-to-another
+head -c 1 /proc/@victim@/environ && worked environ-of-another
+perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0) and connect(S, pack_sockaddr_un("@dir@/data/attach.sock")) or exit 1' && worked connects-to-the-gateway
 through 127.0.0.1:@open@ && worked control-network
 [ "$(cat @dir@/tools/readable)" = granted ] && worked control-read
 echo x > @dir@/notes/new && worked control-write
@@ -142,7 +162,6 @@ true
 #[test]
 fn a_boxed_server_reaches_only_what_it_was_given() {
     let (open, closed) = (listener(), listener());
-    let port = |one: &TcpListener| one.local_addr().expect("it listens").port().to_string();
     let bed = Bed::new(&format!(
         "servers:\n  s:\n    command: '@dir@/tools/server'\n    args: ['@dir@/tools/attacks']\n    protocol: handshake\n    \
          box: {{mode: required, read: ['@dir@/tools'], write: ['@dir@/notes'], net: ['127.0.0.1:{}']}}\npolicy: allow-all\n",
@@ -156,12 +175,13 @@ fn a_boxed_server_reaches_only_what_it_was_given() {
     fs::write(bed.path("tools/server"), SERVER).expect("it is ours");
     fs::set_permissions(bed.path("tools/server"), Permissions::from_mode(0o755))
         .expect("it is ours");
-    let attacks = bed
-        .filled_in(ATTACKS)
-        .replace("@pid@", &std::process::id().to_string())
-        .replace("@open@", &port(&open))
-        .replace("@closed@", &port(&closed));
-    fs::write(bed.path("tools/attacks"), attacks).expect("it is ours");
+    let victim = Victim::new();
+    let _socket = gateway_socket(&bed);
+    fs::write(
+        bed.path("tools/attacks"),
+        attacks(&bed, &victim, (&open, &closed)),
+    )
+    .expect("it is ours");
     let mut host = bed.stdio_ready();
     let worked = call_text(&mut host, "s__try", "{}");
     let mut worked: Vec<&str> = worked
@@ -169,13 +189,7 @@ fn a_boxed_server_reaches_only_what_it_was_given() {
         .filter(|word| *word != "granted")
         .collect();
     worked.sort_unstable();
-    let controls = [
-        "control-network",
-        "control-read",
-        "control-temporary",
-        "control-write",
-    ];
-    assert_eq!(worked, controls);
+    assert_eq!(worked, CONTROLS);
     assert!(
         !bed.path("written").exists(),
         "it was written into the box's own folder only"
@@ -191,6 +205,159 @@ fn a_boxed_server_reaches_only_what_it_was_given() {
     ] {
         assert!(found.contains(outcome), "{outcome} in {found}");
     }
+}
+
+/// What a server does while it is watched, and again in its box.
+const WORK: &str = r#"
+cat @dir@/docs/note && echo read
+echo x > @dir@/out/$RANDOM && echo made
+exec 3<>/dev/tcp/127.0.0.1/@open@ && echo connected
+cat @dir@/data/seal.key && echo protected
+"#;
+
+const LEARNED: &str = "\
+# The first line.
+servers:
+  s:   # A server.
+    command: @dir@/tools/server
+    args: [\"@dir@/tools/work\"]
+    # Of the protocol.
+    protocol: handshake
+    box:
+      read:
+        - ./docs/note
+        - ./tools/work
+      write:
+        - ./out
+      net:
+        - \"127.0.0.1:@open@\"
+
+# Of the policy.
+policy: allow-all
+";
+
+#[test]
+fn a_learned_box_is_written_and_holds() {
+    let open = listener();
+    let with_port = |text: &str| text.replace("@open@", &port(&open));
+    let (before, rest) = LEARNED.split_once("    box:").expect("it is there");
+    let (_, after) = rest.split_once("\n\n").expect("it is there");
+    let bed = Bed::new(&format!("{before}\n{after}"));
+    for folder in ["tools", "docs", "out"] {
+        fs::create_dir(bed.path(folder)).expect("it is ours");
+    }
+    let write = |name: &str, text: &str| {
+        fs::write(bed.path(name), with_port(&bed.filled_in(text))).expect("it is ours");
+    };
+    write("docs/note", "hello ");
+    write("secret", "hidden ");
+    write("tools/server", SERVER);
+    write("tools/work", WORK);
+    fs::set_permissions(bed.path("tools/server"), Permissions::from_mode(0o755))
+        .expect("it is ours");
+    let learn = |more: &[&str]| {
+        let args = ["servers", "learn", "s", "--call", "try {}", "--json"];
+        run(&mut named(&bed, args.iter().chain(more)))
+    };
+    let unchanged = bed.read("callgate.yaml");
+    let shown = learn(&["--dry-run"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    assert_eq!(bed.read("callgate.yaml"), unchanged);
+    let written = learn(&["--yes"]);
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    let learned = parsed(&written.stdout);
+    assert_eq!(learned["written"], true, "{learned}");
+    assert_eq!(learned["calls"], json!([{"tool": "try", "error": null}]));
+    let withheld = learned["withheld"].to_string();
+    assert!(withheld.contains("data/seal.key"), "{withheld}");
+    assert_eq!(
+        bed.read("callgate.yaml"),
+        with_port(&bed.filled_in(LEARNED))
+    );
+    write(
+        "tools/work",
+        &format!("{WORK}cat @dir@/secret && echo escaped\n"),
+    );
+    let mut host = bed.stdio_ready();
+    let worked = call_text(&mut host, "s__try", "{}");
+    assert_eq!(worked.trim(), "hello read made connected");
+    host.close_stdin();
+    host.wait(crate::talk::DEADLINE).expect("it ends");
+    write("tools/work", WORK);
+    let again = learn(&["--yes"]);
+    assert!(
+        again.stderr.contains("has this box already"),
+        "{}",
+        again.stderr
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_edited_is_left_and_the_lines_are_shown() {
+    let bed = Bed::new("servers: {s: {command: '@dir@/server', protocol: handshake}}\n");
+    fs::write(bed.path("server"), SERVER).expect("it is ours");
+    fs::set_permissions(bed.path("server"), Permissions::from_mode(0o755)).expect("it is ours");
+    let before = bed.read("callgate.yaml");
+    let ran = run(&mut named(&bed, ["servers", "learn", "s", "--yes"]));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let expected = "callgate.yaml` was not changed: it is written with braces (`{…}`)\n\
+                    help: put these lines under `servers.s` yourself:\n    box: {}\n";
+    assert!(ran.stderr.ends_with(expected), "{}", ran.stderr);
+    assert_eq!(bed.read("callgate.yaml"), before);
+    let unknown = run(&mut named(&bed, ["servers", "learn", "t"]));
+    assert_eq!(unknown.code, Some(1));
+    assert!(
+        unknown.stderr.contains("there is no server `t`"),
+        "{}",
+        unknown.stderr
+    );
+}
+
+/// What must work in the box.
+const CONTROLS: [&str; 4] = [
+    "control-network",
+    "control-read",
+    "control-temporary",
+    "control-write",
+];
+
+/// The attacks for this bed.
+fn attacks(bed: &Bed, victim: &Victim, (open, closed): (&TcpListener, &TcpListener)) -> String {
+    bed.filled_in(ATTACKS)
+        .replace("@pid@", &std::process::id().to_string())
+        .replace("@victim@", &victim.0.id().to_string())
+        .replace("@open@", &port(open))
+        .replace("@closed@", &port(closed))
+}
+
+/// Another process of the user.
+struct Victim(std::process::Child);
+
+impl Victim {
+    fn new() -> Self {
+        let sleep = std::process::Command::new("sleep").arg("1000").spawn();
+        Self(sleep.expect("it starts"))
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A socket that accepts in the data folder, as that of a running gateway.
+fn gateway_socket(bed: &Bed) -> std::os::unix::net::UnixListener {
+    let data = bed.path("data");
+    fs::create_dir_all(&data).expect("it is ours");
+    fs::set_permissions(&data, Permissions::from_mode(0o700)).expect("it is ours");
+    std::os::unix::net::UnixListener::bind(data.join("attach.sock")).expect("it is ours")
+}
+
+fn port(listener: &TcpListener) -> String {
+    let address = listener.local_addr().expect("it listens");
+    address.port().to_string()
 }
 
 fn listener() -> TcpListener {
