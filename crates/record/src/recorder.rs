@@ -3,6 +3,7 @@
 mod checks;
 mod holds;
 mod native;
+mod scripts;
 mod watching;
 
 use std::sync::Arc;
@@ -23,11 +24,6 @@ pub use watching::Watching;
 const MAX_NAME_CHARS: usize = 256;
 /// A longer `clientInfo` is left out of the record.
 const MAX_CLIENT_BYTES: usize = 2048;
-
-/// The tool name of scripts on record.
-const SCRIPT_TOOL: &str = "run";
-/// The rule that starts of scripts are recorded with.
-const SCRIPT_RULE: &str = "allow:gateway:script";
 
 /// What happens to a call whose entry cannot be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -154,24 +150,7 @@ impl Recorder {
             code: 0,
             message: self.redactor.text(&error.to_string()),
         });
-        self.store.append_or_queue(Entry::Refused(entry));
-    }
-
-    /// Records that a script begins. A script is not a call: it needs no permit and gets no proof. Each call that it
-    /// makes is decided and recorded separately, as a child of this record.
-    pub async fn running(&self, attempt: &Attempt) -> Result<Open, NotRecorded> {
-        let mut entry = self.attempted(attempt);
-        entry.record_type = RecordType::Run;
-        entry.tool = Some(SCRIPT_TOOL.to_owned());
-        entry.decision = Some(Decision::Allow);
-        entry.rule = Some(SCRIPT_RULE.to_owned());
-        entry.reason =
-            Some("starting a script needs no decision; each of its calls is decided".to_owned());
-        let entry = Entry::Forwarding(entry);
-        let position = self.store.place(&entry).await?;
-        self.keep_or_withdraw(attempt.id, position, OnFailure::Refuse)
-            .await?;
-        Ok(Open { id: attempt.id })
+        self.refuse(entry);
     }
 
     /// Records a call that policy refused. A refusal stands whether it can be written or not, so a failed write is
