@@ -3,19 +3,21 @@
 mod activity;
 #[cfg(feature = "agents")]
 mod agent;
+mod config;
 mod flags;
 mod lock;
 mod people;
 #[cfg(feature = "workflow")]
 mod workflow;
 
-use std::{ffi::OsString, path::PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 pub(crate) use activity::{Activity, ActivityCommand, ActivityFilter, ExportFormat};
 #[cfg(feature = "agents")]
 pub(crate) use agent::{Agent, AgentMode};
+pub(crate) use config::{Config, ConfigCommand, Trust, Warden, Watch};
 pub(crate) use lock::{Lock, LockCommand};
 pub(crate) use people::{
     ApprovalState, Approvals, ApprovalsCommand, Ceiling, NewToken, Token, TokenCommand, TokenRole,
@@ -415,52 +417,4 @@ pub(crate) enum HostKind {
     Vscode,
     Gemini,
     Opencode,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Config {
-    #[command(subcommand)]
-    pub(crate) command: ConfigCommand,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Check a configuration file and report its errors
-    Check {
-        /// The file; default: the one that a gateway would use
-        file: Option<PathBuf>,
-    },
-    /// Show the configuration in effect, including flags and environment variables, without secrets
-    Show(Serve),
-    /// Print the JSON Schema of the configuration file
-    Schema,
-    /// Print the reference page
-    #[command(hide = true)]
-    Reference,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Trust {
-    /// The configuration file, the folder of a plugin, or a `plugins.yaml`; default: `./callgate.yaml`
-    pub(crate) file: Option<PathBuf>,
-    /// Revoke the trust
-    #[arg(long)]
-    pub(crate) revoke: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Warden {
-    pub(crate) parent: u32,
-    #[arg(long)]
-    pub(crate) remove: Option<PathBuf>,
-    #[arg(last = true, required = true)]
-    pub(crate) command: Vec<OsString>,
-}
-
-#[derive(Debug, ClapArgs)]
-pub(crate) struct Watch {
-    #[arg(long)]
-    pub(crate) report: Option<PathBuf>,
-    #[arg(last = true, required = true)]
-    pub(crate) command: Vec<OsString>,
 }
