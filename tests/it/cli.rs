@@ -270,7 +270,7 @@ fn doctor_reports_a_healthy_installation_as_ok() {
         ok      server off is switched off
         ok      agents are boxed (best_effort): each has its own program, its step's folders and its model's endpoint
         ok      without a box, so with all your rights: server x
-                help: limit what it may reach with `box` in callgate.yaml
+                help: limit what it may reach with `box` in callgate.yaml; `callgate servers learn NAME` writes one for a server
     "#]]
     .assert_eq(&of_any_kernel(&normalised(&bed, &ran.stdout)));
 }
@@ -337,7 +337,7 @@ fn doctor_names_problems_and_remedies() {
         problem server unset is stopped: 0 tools; environment variable `NOT_SET` is not set; set it, or write `${NOT_SET:-default}`
         ok      agents are boxed (best_effort): each has its own program, its step's folders and its model's endpoint
         ok      without a box, so with all your rights: server dead
-                help: limit what it may reach with `box` in callgate.yaml
+                help: limit what it may reach with `box` in callgate.yaml; `callgate servers learn NAME` writes one for a server
     "#]].assert_eq(&of_any_kernel(&normalised(&bed, &ran.stdout)));
     assert!(
         ran.stderr.ends_with("error: found 2 problems\n"),

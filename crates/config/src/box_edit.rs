@@ -112,7 +112,7 @@ fn scalar(text: &str) -> String {
                 || text.starts_with("../"),
         ),
     };
-    // With one of these it is no `true`, `null` or `off`.
+    // With one of these it is not read as `true`, `null` or `off`.
     let is_text = rest.contains(['/', '.']);
     match starts && is_text && rest.chars().all(is_plain) {
         true => text.to_owned(),

@@ -1,7 +1,7 @@
 //! Watching what a program uses: the files and folders, addresses and names that it and its descendants ask the kernel for.
 //!
 //! `callgate watch --report FILE -- COMMAND` runs the command with all rights that it has anyway and appends each use to the
-//! file, one line of JSON each. It restricts nothing and is no protection: a program can behave well while it is watched.
+//! file, one line of JSON each. It restricts nothing and does not protect: a program can behave well while it is watched.
 //!
 //! Linux only. The watcher traces the command's processes (`ptrace`), which an ordinary user may do with own children; a
 //! seccomp filter makes the kernel stop them at the calls of interest only. Rejected: fanotify and Landlock's audit messages

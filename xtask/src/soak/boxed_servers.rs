@@ -413,7 +413,7 @@ fn repository(folder: &Path, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Serves this text on a loopback port to whoever asks.
+/// Serves this text on a loopback port to every client.
 fn serve_page(text: &'static str) -> Result<u16> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let port = listener.local_addr()?.port();
