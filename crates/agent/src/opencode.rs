@@ -191,11 +191,11 @@ fn config(task: &Task<'_>, agent: &str, relay: &Relay) -> Value {
     };
     config.insert("autoupdate".to_owned(), json!(false));
     config.insert("share".to_owned(), json!("disabled"));
-    if task.home.is_some() {
-        if let Some((name, provider)) = custom_provider(task.users, task.options) {
-            config.insert("provider".to_owned(), json!({name: provider}));
-            config.insert("small_model".to_owned(), json!(task.options.model));
-        }
+    if task.home.is_some()
+        && let Some((name, provider)) = custom_provider(task.users, task.options)
+    {
+        config.insert("provider".to_owned(), json!({name: provider}));
+        config.insert("small_model".to_owned(), json!(task.options.model));
     }
     if task.proxy == Proxy::Full {
         let permission = json!({"*": "deny", "callgate_*": "allow"});

@@ -43,10 +43,10 @@ impl Document {
                 Event::Alias(_) => return Err(unusual("it has references (`*name`)")),
                 Event::Scalar(_, _, anchor, tag)
                 | Event::SequenceStart(_, anchor, tag)
-                | Event::MappingStart(_, anchor, tag) => {
-                    if *anchor != 0 || tag.is_some() {
-                        return Err(unusual("it has anchors or tags (`&name`, `!name`)"));
-                    }
+                | Event::MappingStart(_, anchor, tag)
+                    if (*anchor != 0 || tag.is_some()) =>
+                {
+                    return Err(unusual("it has anchors or tags (`&name`, `!name`)"));
                 }
                 _ => {}
             }

@@ -66,11 +66,12 @@ fn costs(load: &Load) -> Outcome<Vec<Figure>> {
     ])
 }
 
-fn queries(records: &Records, load: &Load) -> Outcome<Vec<Figure>> {
+/// What is listed, and under which filter.
+fn filters(load: &Load) -> [(&'static str, ActivityFilter); 6] {
     let none = ActivityFilter::default;
     let text = |text: &str| Some(text.to_owned());
     let session = format!("s{}", load.calls.saturating_sub(1000) / 200);
-    let filters = [
+    [
         ("list", none()),
         (
             "list of a server",
@@ -108,9 +109,12 @@ fn queries(records: &Records, load: &Load) -> Outcome<Vec<Figure>> {
                 ..none()
             },
         ),
-    ];
+    ]
+}
+
+fn queries(records: &Records, load: &Load) -> Outcome<Vec<Figure>> {
     let mut figures = Vec::new();
-    for (what, filter) in filters {
+    for (what, filter) in filters(load) {
         let took = median(TIMES, || {
             let started = Instant::now();
             black_box(records.page(&filter)?);
