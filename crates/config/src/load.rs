@@ -284,7 +284,7 @@ fn parse(text: &str) -> Result<(Config, Vec<String>), serde_saphyr::Error> {
     let Some(others) = keys_of_another_tool(&keys) else {
         return Ok((serde_saphyr::from_str(text)?, renamed_keys(&keys)));
     };
-    if let Some(key) = restricting_key(text) {
+    if let Some(key) = restricting_key(text, &keys) {
         let what = format!(
             "`{key}` restricts servers or tools in the client that wrote this file, and callgate does not read it; \
              write the servers into a `callgate.yaml` instead"
@@ -333,11 +333,12 @@ const RESTRICTING_KEYS: [&str; 15] = [
     "tools",
 ];
 
-/// The first of them that a file sets to something.
-fn restricting_key(text: &str) -> Option<&'static str> {
-    let keys: BTreeMap<String, Value> = serde_saphyr::from_str(text).unwrap_or_default();
-    let is_set = |key: &&str| match keys.get(*key) {
-        None | Some(Value::Null | Value::Bool(false)) => false,
+/// The first of them that a file sets to something. If the values cannot be read, each key that is there counts as set.
+fn restricting_key(text: &str, keys: &BTreeMap<String, IgnoredAny>) -> Option<&'static str> {
+    let values: Option<BTreeMap<String, Value>> = serde_saphyr::from_str(text).ok();
+    let is_set = |key: &&str| match values.as_ref().and_then(|values| values.get(*key)) {
+        None => values.is_none() && keys.contains_key(*key),
+        Some(Value::Null | Value::Bool(false)) => false,
         Some(Value::Array(values)) => !values.is_empty(),
         Some(Value::Object(members)) => !members.is_empty(),
         Some(Value::Bool(true) | Value::Number(_) | Value::String(_)) => true,

@@ -101,6 +101,7 @@ fn restrictions_of_other_tools_are_kept_or_the_file_is_refused() {
     }
     for written in [
         "read_only_mode: true",
+        "read_only_mode: true\nother: {[1]: a, 1: b}",
         "excludeMCPServers: [a]",
         "mcp: {allowed: [b]}",
     ] {
