@@ -147,19 +147,32 @@ impl<D: Buf + Send + 'static> Connection<D> {
     ) -> Option<Result<(Response<Incoming>, Option<Box<Self>>), Unsent<D>>> {
         let mut answer = pin!(self.sender.try_send_request(request));
         let mut connection = Some(self);
+        let mut is_sent = false;
         let answer = poll_fn(|cx| {
-            if let Some(open) = &mut connection
-                && Pin::new(&mut open.driven).poll(cx).is_ready()
-            {
-                // Dropping the connection returns a request that it has not begun to send.
-                connection = None;
-            }
             // Only driving the connection can complete the answer, so the answer is polled without a waker.
-            match answer.as_mut().poll(&mut no_waker()) {
-                Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending if connection.is_none() => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
+            let mut drive = |cx: &mut Context<'_>| {
+                if let Some(open) = &mut connection
+                    && Pin::new(&mut open.driven).poll(cx).is_ready()
+                {
+                    // Dropping the connection returns a request that it has not begun to send.
+                    connection = None;
+                }
+                match answer.as_mut().poll(&mut no_waker()) {
+                    Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                    Poll::Pending if connection.is_none() => Poll::Ready(None),
+                    Poll::Pending => Poll::Pending,
+                }
+            };
+            // A later poll usually brings the whole answer. hyper would keep its waker for the body, and wake this task as soon as
+            // the body is taken, so the waker is given only if there is something left to wait for.
+            if is_sent {
+                let arrived = drive(&mut no_waker());
+                if arrived.is_ready() {
+                    return arrived;
+                }
             }
+            is_sent = true;
+            drive(cx)
         });
         let answer = answer.await?;
         Some(answer.map(|response| (response, connection)))

@@ -15,6 +15,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::listen::without_waking;
 use crate::inflight::{Budget, Reservation};
 
 /// How much of an oversized body is discarded. A client that sends more may see a broken connection.
@@ -129,20 +130,23 @@ struct BodyReader<'a, B> {
 }
 
 impl<B: HttpBody<Data = Bytes> + Unpin> BodyReader<'_, B> {
-    /// The piece that arrived with the head; `None` if there is none. hyper delivers it one poll after the first request for
-    /// it. Most bodies are then complete, and setting a deadline for them would cost more than reading them.
+    /// The piece that arrived with the head; `None` if there is none. Most bodies are then complete, and setting a deadline for
+    /// them would cost more than reading them.
     async fn at_hand(&mut self) -> Option<Result<Option<Bytes>, BodyError>> {
         let mut was_asked = false;
         poll_fn(|context| {
-            // Polled without a waker: hyper's wake would only schedule the poll that is requested below anyway, and a third
-            // poll would find nothing.
+            // Taking a piece makes hyper wake this task, so that it reads the next piece. After the last one there is none, and
+            // polling the whole connection again would find nothing.
             let mut no_waker = Context::from_waker(Waker::noop());
-            match pin!(self.next()).poll(&mut no_waker) {
+            let next = without_waking(|| pin!(self.next()).poll(&mut no_waker));
+            if !(next.is_ready() && self.body.is_end_stream()) {
+                context.waker().wake_by_ref();
+            }
+            match next {
                 Poll::Ready(next) => Poll::Ready(Some(next)),
                 Poll::Pending if was_asked => Poll::Ready(None),
                 Poll::Pending => {
                     was_asked = true;
-                    context.waker().wake_by_ref();
                     Poll::Pending
                 }
             }

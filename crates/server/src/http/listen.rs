@@ -33,6 +33,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use connection_table::{Attended, ConnectionTable, Slot};
 use deadline::Deadline;
 use self_wake::SelfWake;
+pub(super) use self_wake::without_waking;
 use write_timeout::WriteTimeout;
 
 /// The limit of one request head, and of a connection's write buffer.

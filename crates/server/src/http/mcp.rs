@@ -42,14 +42,14 @@ const TRACE_STATE: HeaderName = HeaderName::from_static("tracestate");
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// The context of a request from its URL and headers.
-pub(super) struct UrlAndHeaders {
+pub(super) struct UrlAndHeaders<'a> {
     pub(super) view: View,
     pub(super) trace: Option<TraceContext>,
-    /// The session, which is in use until the answer is sent.
-    pub(super) session: Option<SessionUse>,
+    /// The session, which an answer that is streamed keeps in use.
+    pub(super) session: Option<&'a SessionUse>,
 }
 
-impl UrlAndHeaders {
+impl UrlAndHeaders<'_> {
     fn with(self, caller: Arc<dyn Caller>) -> RequestContext {
         let Self { view, trace, .. } = self;
         RequestContext {
@@ -108,7 +108,7 @@ pub(super) async fn post(
             let url_and_headers = UrlAndHeaders {
                 view,
                 trace,
-                session: Some(session.clone()),
+                session: Some(&session),
             };
             answer(
                 shared,
@@ -283,13 +283,13 @@ pub(super) async fn answer(
     shared: &Shared,
     session: &Session,
     request: Frame,
-    url_and_headers: UrlAndHeaders,
+    url_and_headers: UrlAndHeaders<'_>,
     era: Era,
 ) -> Response {
     let budget = shared.gateway.inflight.clone();
     let (messages, mut queue) = queue(budget.clone());
     let outlet = Arc::new(Outlet::new(messages, session.asks.clone()));
-    let in_use = url_and_headers.session.clone();
+    let in_use = url_and_headers.session;
     let mut answering = session.answer(request, url_and_headers.with(outlet));
     let first = poll_fn(|context| {
         // While the call is polled here, its messages need not wake this task: the queue is read right after.
@@ -324,7 +324,7 @@ pub(super) async fn answer(
         answering: Some(answering),
         answer: None,
         budget,
-        _in_use: in_use,
+        _in_use: in_use.cloned(),
     };
     let later = stream::unfold(state, |mut state| async move {
         Some((Ok(state.next().await?), state))
@@ -408,7 +408,7 @@ async fn post_batch(
 async fn batched(
     session: SessionUse,
     frame: Frame,
-    url_and_headers: UrlAndHeaders,
+    url_and_headers: UrlAndHeaders<'_>,
 ) -> Option<Bytes> {
     match frame.kind() {
         FrameKind::Request => {

@@ -5,6 +5,7 @@
 //! empty, the runtime wakes another thread to help. Polling such a future again at once avoids that.
 
 use std::{
+    cell::Cell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -16,6 +17,24 @@ use futures_util::task::AtomicWaker;
 
 /// The limit of polls in a row; then other tasks get their turn.
 const MAX_IN_A_ROW: usize = 16;
+
+thread_local! {
+    static IS_MUTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `poll` and ignores the wakes that it causes on this thread. The caller must know that they are not needed, or wake
+/// its task itself afterwards.
+pub(in crate::http) fn without_waking<T>(poll: impl FnOnce() -> T) -> T {
+    /// Restores the flag even if `poll` panics.
+    struct Muted(bool);
+    impl Drop for Muted {
+        fn drop(&mut self) {
+            IS_MUTED.set(self.0);
+        }
+    }
+    let _muted = Muted(IS_MUTED.replace(true));
+    poll()
+}
 
 /// Self-wake detection for one future.
 #[derive(Debug)]
@@ -77,6 +96,9 @@ impl Wake for Shared {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        if IS_MUTED.get() {
+            return;
+        }
         self.is_woken.store(true, Ordering::SeqCst);
         if !self.is_running.load(Ordering::SeqCst) {
             self.task.wake();
@@ -119,6 +141,22 @@ mod tests {
     fn a_self_waking_future_is_polled_again_without_waking_the_task() {
         assert_eq!(polled(|_| false), (1, 0));
         assert_eq!(polled(|polls| polls < 3), (3, 0));
+    }
+
+    #[test]
+    fn muted_wakes_poll_nothing_again() {
+        let waker = Waker::from(Arc::new(Counted::default()));
+        let mut polls = 0;
+        let pending: Poll<()> = SelfWake::new().poll(&Context::from_waker(&waker), |context| {
+            polls += 1;
+            without_waking(|| context.waker().wake_by_ref());
+            if polls == 1 {
+                context.waker().wake_by_ref();
+            }
+            Poll::Pending
+        });
+        assert!(pending.is_pending());
+        assert_eq!(polls, 2);
     }
 
     #[test]
