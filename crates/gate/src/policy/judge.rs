@@ -88,8 +88,9 @@ impl<'a> View<'a> {
 
 /// Every check of a call. The first of equally strict checks is reported, so protected paths come first.
 pub(super) fn judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
-    let mut checks = Vec::from_iter(protected(policy, call, facts));
-    checks.extend(rules_judge(policy, call, facts));
+    let mut checks = Vec::with_capacity(2);
+    checks.extend(protected(policy, call, facts));
+    rules_judge(policy, call, facts, &mut checks);
     checks
 }
 
@@ -112,8 +113,8 @@ fn leads(policy: &Policy, call: &Call) -> Option<ProtectedCandidates> {
     (!protected.is_empty()).then(leads)
 }
 
-/// The checks of the tool lists, the token, the guard and the layers.
-fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
+/// Adds the checks of the tool lists, the token, the guard and the layers.
+fn rules_judge(policy: &Policy, call: &Call, facts: &Facts, checks: &mut Vec<Check>) {
     let filtered = match &call.target {
         Target::Tool(tool) => policy
             .filters
@@ -125,7 +126,7 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
     };
     // A disabled tool does not exist for callers, so no further check is evaluated or disclosed.
     if let Some(check) = filtered {
-        return vec![check];
+        return checks.push(check);
     }
     // The token's limits precede the guard and the layers: no policy can widen a grant.
     if let Some(check) = call
@@ -135,18 +136,17 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
         .grant
         .refuses_target(&call.target)
     {
-        return vec![check];
+        return checks.push(check);
     }
     if policy.guarded {
         return match &facts.guard {
-            Some(guarded) => guarded.checks.clone(),
+            Some(guarded) => checks.extend_from_slice(&guarded.checks),
             // A missing answer denies. The size is checked again only to report the right rule.
-            None if inquiries(policy, call).is_none() => vec![Check::too_large_to_ask()],
-            None => vec![FailMode::Deny.check("it was not queried")],
+            None if inquiries(policy, call).is_none() => checks.push(Check::too_large_to_ask()),
+            None => checks.push(FailMode::Deny.check("it was not queried")),
         };
     }
     let mut view = None;
-    let mut checks = Vec::new();
     for layer in &policy.layers {
         match (layer, &call.target) {
             (Layer::Builtin(builtin), Target::Tool(tool)) => checks.push(builtin.check(tool)),
@@ -160,11 +160,10 @@ fn rules_judge(policy: &Policy, call: &Call, facts: &Facts) -> Vec<Check> {
             (Layer::Rules(rules), _) => {
                 // Built lazily: built-in layers do not need it.
                 let view = view.get_or_insert_with(|| View::of(policy, call));
-                checks.extend(check_rules(rules, view, policy.mode, cost(call), facts));
+                check_rules(rules, view, (policy.mode, cost(call)), facts, checks);
             }
         }
     }
-    checks
 }
 
 /// The facts that a call needs.
@@ -320,19 +319,19 @@ fn scope_names<'r>(rules: &'r Rules, target: &Target, mode: Mode) -> Vec<&'r str
     }
 }
 
+/// Adds the checks of one layer of rules.
 fn check_rules(
     rules: &Rules,
     view: &View<'_>,
-    mode: Mode,
-    cost: Cost,
+    (mode, cost): (Mode, Cost),
     facts: &Facts,
-) -> Vec<Check> {
+    checks: &mut Vec<Check>,
+) {
     let (own, base) = rules.scopes_for(view.identity);
-    let mut checks = Vec::new();
     for scopes in [Some(own), base].into_iter().flatten() {
         match view.target {
             Target::Tool(_) => {
-                checks.extend(check_tool(rules, scopes, view, mode, facts));
+                check_tool(rules, scopes, view, (mode, facts), checks);
                 checks.extend(check_cost(scopes, mode, cost, facts));
             }
             Target::Prompt(_)
@@ -343,22 +342,21 @@ fn check_rules(
             }
         }
     }
-    checks
 }
 
 fn check_tool(
     rules: &Rules,
     scopes: &Scopes,
     view: &View<'_>,
-    mode: Mode,
-    facts: &Facts,
-) -> Vec<Check> {
+    (mode, facts): (Mode, &Facts),
+    checks: &mut Vec<Check>,
+) {
     let question = view.question(TOOL_SCOPE, facts);
-    let mut checks = vec![match scopes.get(TOOL_SCOPE) {
+    checks.push(match scopes.get(TOOL_SCOPE) {
         Some(set) => set.check(question),
         // Rejected: reading "no rules" as "allowed". A file with a typo in its scope would allow every call.
         None => Check::default_deny(TOOL_SCOPE),
-    }];
+    });
     if mode == Mode::Strict
         && let Some(set) = rules
             .scope_of(question.name)
@@ -366,7 +364,6 @@ fn check_tool(
     {
         checks.push(set.check(question));
     }
-    checks
 }
 
 /// Checks a request that is not a tool call. It passes where its own scope has no rules; other scopes still apply.

@@ -14,7 +14,6 @@ use crate::scan::Span;
 const FEW: usize = 12;
 
 /// The keys of all open objects, the innermost object's last.
-#[derive(Default)]
 pub(super) struct Keys {
     seen: Vec<KeyEntry>,
     /// Where each open object's keys start in `seen`.
@@ -29,6 +28,15 @@ struct KeyEntry {
 }
 
 impl Keys {
+    /// With room for what most messages hold: growing from nothing costs twice as much.
+    pub(super) fn new() -> Self {
+        Self {
+            seen: Vec::with_capacity(8),
+            starts: Vec::with_capacity(4),
+            seed: RandomState::default(),
+        }
+    }
+
     pub(super) fn open_object(&mut self) {
         self.starts.push(self.seen.len());
     }

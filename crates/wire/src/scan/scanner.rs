@@ -40,11 +40,11 @@ impl<'a> Scanner<'a> {
             strictness,
             objects: 0,
             depth: 0,
-            keys: Keys::default(),
+            keys: Keys::new(),
             outline: Outline {
                 value: Span { start: 0, end: 0 },
                 line_breaks: false,
-                top: Vec::new(),
+                top: Vec::with_capacity(4),
                 body: Vec::new(),
                 meta: Vec::new(),
                 long_strings: Vec::new(),
