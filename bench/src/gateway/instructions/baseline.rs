@@ -18,6 +18,8 @@ pub(super) struct Part {
     pub(super) of: fn(&Counts) -> f64,
 }
 
+/// The name of the part that hashes entries.
+pub(super) const HASHING: &str = "hashing";
 /// Apart, so that neither hides a change of the other.
 pub(super) const PARTS: [Part; 2] = [
     Part {
@@ -25,7 +27,7 @@ pub(super) const PARTS: [Part; 2] = [
         of: |counts| counts.path,
     },
     Part {
-        name: "hashing",
+        name: HASHING,
         of: |counts| counts.hashing,
     },
 ];
