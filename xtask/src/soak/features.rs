@@ -17,8 +17,8 @@ const PACKAGES: [&str; 5] = [
     "callgate-tests",
 ];
 
-/// The plain gateway has at most this share of the packages of the whole one, in percent.
-const PLAIN_SHARE: usize = 75;
+/// The plain gateway has at most this share of the packages of the whole one, in percent. Boxes are part of it: nine packages.
+const PLAIN_SHARE: usize = 77;
 
 /// Checks the plain gateway, each feature alone, and all of them.
 pub(super) fn run() -> Result<()> {
