@@ -28,6 +28,15 @@ impl Budget {
     }
 }
 
+/// What was used of a budget.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spent {
+    pub calls: u64,
+    pub tokens: u64,
+    pub cost_usd: f64,
+    pub time: Duration,
+}
+
 /// A budget and what was used of it. What counts against it counts against the budget around it, too: that of a step is
 /// within that of its state, which is within that of its run.
 #[derive(Debug)]
@@ -37,6 +46,8 @@ pub struct Spending {
     budget: Budget,
     within: Option<Arc<Self>>,
     used: Mutex<Used>,
+    /// How much of the time was used before.
+    earlier: Duration,
     /// Why the budget is exceeded, once it is.
     over: OnceLock<String>,
     exceeded: CancellationToken,
@@ -52,14 +63,43 @@ struct Used {
 impl Spending {
     /// A budget of which nothing is used.
     pub fn new(of: impl Into<String>, budget: Budget, within: Option<Arc<Self>>) -> Arc<Self> {
-        Arc::new(Self {
+        Self::continued(of, budget, Spent::default(), within)
+    }
+
+    /// A budget of which some is used already. Those around it know about that.
+    pub fn continued(
+        of: impl Into<String>,
+        budget: Budget,
+        earlier: Spent,
+        within: Option<Arc<Self>>,
+    ) -> Arc<Self> {
+        let spending = Arc::new(Self {
             of: of.into(),
             budget,
             within,
-            used: Mutex::default(),
+            used: Mutex::new(Used {
+                calls: earlier.calls,
+                tokens: earlier.tokens,
+                cost_usd: earlier.cost_usd,
+            }),
+            earlier: earlier.time,
             over: OnceLock::new(),
             exceeded: CancellationToken::new(),
-        })
+        });
+        spending.check_calls(earlier.calls);
+        spending.check(earlier.tokens, earlier.cost_usd);
+        spending
+    }
+
+    /// What was used of it so far, without the time.
+    pub fn spent(&self) -> Spent {
+        let used = self.locked();
+        Spent {
+            calls: used.calls,
+            tokens: used.tokens,
+            cost_usd: used.cost_usd,
+            time: Duration::ZERO,
+        }
     }
 
     /// Why this budget is exceeded; `None` while it is not, even if one around it is.
@@ -82,11 +122,7 @@ impl Spending {
             used.calls += 1;
             used.calls
         };
-        if let Some(most) = self.budget.calls.filter(|most| calls > *most) {
-            self.exceed(&format!(
-                "it allows {most} calls, and the agent made another"
-            ));
-        }
+        self.check_calls(calls);
         around && self.own_excess().is_none()
     }
 
@@ -107,6 +143,18 @@ impl Spending {
             used.cost_usd += cost_usd;
             (used.tokens, used.cost_usd)
         };
+        self.check(tokens, cost_usd);
+    }
+
+    fn check_calls(&self, calls: u64) {
+        if let Some(most) = self.budget.calls.filter(|most| calls > *most) {
+            self.exceed(&format!(
+                "it allows {most} calls, and the agent made another"
+            ));
+        }
+    }
+
+    fn check(&self, tokens: u64, cost_usd: f64) {
         if let Some(most) = self.budget.tokens.filter(|most| tokens > *most) {
             self.exceed(&format!("it allows {most} tokens, and {tokens} were used"));
         }
@@ -121,7 +169,7 @@ impl Spending {
         tokio::select! {
             () = self.exceeded.cancelled() => {}
             () = self.excess_around() => {}
-            () = tokio::time::sleep(limit.unwrap_or(Duration::MAX)) => {
+            () = tokio::time::sleep(limit.unwrap_or(Duration::MAX).saturating_sub(self.earlier)) => {
                 let seconds = limit.unwrap_or_default().as_secs_f64();
                 self.exceed(&format!("it allows {seconds} s, and they are over"));
             }
@@ -209,6 +257,28 @@ mod tests {
         spending.count(tokens(80, 20, 0.4), tokens(80, 21, 0.4));
         let why = "the budget of this step is used up: it allows 100 tokens, and 101 were used";
         assert_eq!(spending.excess(), Some(why));
+    }
+
+    #[test]
+    fn a_continued_budget_has_what_is_left() {
+        let earlier = Spent {
+            calls: 2,
+            tokens: 100,
+            ..Spent::default()
+        };
+        let own = Budget {
+            tokens: Some(100),
+            ..calls(3)
+        };
+        let run = Spending::new("this run", calls(9), None);
+        let step = Spending::continued("this step", own, earlier, Some(run.clone()));
+        assert_eq!([step.admits_call(), step.admits_call()], [true, false]);
+        assert_eq!((step.spent().calls, run.spent().calls), (4, 2));
+        let step = Spending::continued("this step", own, earlier, Some(run));
+        assert_eq!(step.excess(), None);
+        step.count(Tokens::default(), tokens(1, 0, 0.0));
+        let why = "the budget of this step is used up: it allows 100 tokens, and 101 were used";
+        assert_eq!(step.excess(), Some(why));
     }
 
     #[tokio::test]

@@ -187,7 +187,7 @@ fn service(users: Variables<'_>) -> &'static Access {
 fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     let mut args = output_args(task);
     push_tools(&mut args, task)?;
-    let mut stdin = task.prompt.clone();
+    let mut stdin = task.whole_prompt();
     match task.proxy {
         Proxy::Full => {
             push_isolation(&mut args);

@@ -31,6 +31,10 @@ const KEYS: [&str; 2] = ["CODEX_API_KEY", "OPENAI_API_KEY"];
 const BASE_URL: &str = "OPENAI_BASE_URL";
 /// The name of the provider in the settings of a step with another endpoint.
 const PROVIDER: &str = "step";
+/// Codex refuses a longer prompt. What stands before a task of about that length becomes its developer instructions.
+const MAX_PROMPT_CHARS: usize = 1 << 20;
+/// The configuration in the step's home.
+const CONFIG: &str = ".codex/config.toml";
 /// The user's login, in the configuration folder.
 const CREDENTIALS: &str = "auth.json";
 
@@ -165,24 +169,31 @@ async fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     }
     let mut env = Vec::new();
     let mut cwd = None;
+    let mut prompt = task.whole_prompt();
     if let Some(home) = &task.home {
         env.extend(own_home(task, home)?);
         endpoint(task, &mut args);
         match task.proxy {
             Proxy::Full => {
+                if prompt.chars().count() > MAX_PROMPT_CHARS {
+                    let preface = toml(&task.preface);
+                    let config = format!("developer_instructions = {preface}\n");
+                    task.folder.write(&in_home(CONFIG), &config)?;
+                    prompt.clone_from(&task.prompt);
+                }
                 full(task, &env, &mut args).await?;
                 cwd = Some(home.work());
             }
             Proxy::Additive | Proxy::Off => {
-                let config = in_home(".codex/config.toml");
-                task.folder.write(&config, &users_config(task.users))?;
+                task.folder
+                    .write(&in_home(CONFIG), &users_config(task.users))?;
             }
         }
     }
     Ok(Launch {
         args,
         env,
-        stdin: task.prompt.clone(),
+        stdin: prompt,
         cwd,
     })
 }

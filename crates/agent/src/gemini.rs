@@ -157,7 +157,7 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     if let Some(mode) = &task.options.approval_mode {
         push(&mut args, &["--approval-mode", mode]);
     }
-    let mut stdin = task.prompt.clone();
+    let mut stdin = task.whole_prompt();
     let mut env = Vec::new();
     let mut cwd = None;
     if task.proxy == Proxy::Additive {

@@ -32,7 +32,9 @@ pub(crate) struct Task<'a> {
     pub(crate) workdir: &'a Path,
     pub(crate) proxy: Proxy,
     pub(crate) options: &'a Options,
-    /// The prompt before any escaping that the agent's CLI needs.
+    /// Where the agent works and what the project says; empty unless its tools are ours.
+    pub(crate) preface: String,
+    /// The task, before any escaping that the agent's CLI needs.
     pub(crate) prompt: String,
     /// The user's environment.
     pub(crate) users: Variables<'a>,
@@ -70,6 +72,14 @@ impl Relay {
 }
 
 impl Task<'_> {
+    /// The preface and the task in one text.
+    pub(crate) fn whole_prompt(&self) -> String {
+        match self.preface.as_str() {
+            "" => self.prompt.clone(),
+            preface => format!("{preface}\n{}", self.prompt),
+        }
+    }
+
     /// Refuses to start an agent that would load one of these files from its work folder, or from a parent folder up to
     /// the user's home. `why` says what the agent would do with it.
     pub(crate) fn refuse_project_files(&self, names: &[&str], why: &str) -> Result<(), StepFailed> {

@@ -44,7 +44,7 @@ mod transcript;
 mod unattended;
 mod verdict;
 
-pub use budget::{Budget, Spending};
+pub use budget::{Budget, Spending, Spent};
 pub use cli::LongestResult;
 pub use events::{StepEvent, Tokens};
 pub use failed::StepFailed;

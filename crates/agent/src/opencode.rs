@@ -150,7 +150,7 @@ fn launch(task: &Task<'_>) -> Result<Launch, StepFailed> {
     Ok(Launch {
         args,
         env,
-        stdin: task.prompt.clone(),
+        stdin: task.whole_prompt(),
         cwd,
     })
 }

@@ -137,13 +137,15 @@ async fn prepare<'a>(
         Some((plan, grants)) => Some(agent_box::open(run, cli, plan, &grants)?),
         None => None,
     };
+    let prompt = prompt::prompt(run, cli, users).await;
     let task = Task {
         warden_program: &run.context.warden_program,
         folder,
         workdir: &run.step.workdir,
         proxy: run.step.proxy,
         options: &run.step.options,
-        prompt: prompt::prompt(run, cli, users).await,
+        preface: prompt.preface,
+        prompt: prompt.task,
         users,
         env: &env,
         home,

@@ -84,6 +84,7 @@ impl Bench {
             workdir: &workdir,
             proxy,
             options: &self.options,
+            preface: String::new(),
             prompt: prompt.to_owned(),
             users,
             env: &env,

@@ -1,7 +1,7 @@
 //! Conditions: CEL over `inputs`, `states`, `env`, `vars`, `workflow`, `loop`, `error` and `context`.
 //!
 //! Evaluating a path without a value fails the whole condition, whatever its other parts are; only `has` tests for
-//! one. Every path becomes a variable of its own, so CEL sees no more of a run than the paths name.
+//! one. Variables that are not set and inputs without a value are `null`. Every path becomes a variable of its own, so CEL sees no more of a run than the paths name.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +33,8 @@ const MAX_ERROR_CHARS: usize = 200;
 #[derive(Debug, Clone)]
 pub(crate) struct Expression {
     text: String,
-    program: Arc<Program>,
+    /// Why there is no program, for a condition that may stay in a workflow until it is needed.
+    program: Result<Arc<Program>, ExpressionError>,
     uses: Vec<PathUse>,
     /// The prefix of the variables' names; their number in `uses` follows.
     prefix: String,
@@ -95,16 +96,33 @@ impl Expression {
         }
         Ok(Self {
             text: text.trim().to_owned(),
-            program: Arc::new(parsed.program),
+            program: Ok(Arc::new(parsed.program)),
             uses,
             prefix,
             is_limited: parsed.loops > 0 || parsed.builds,
         })
     }
 
+    /// A condition that does not compile: it fails whenever it is evaluated.
+    pub(crate) fn unreadable(text: &str, why: ExpressionError) -> Self {
+        Self {
+            text: text.trim().to_owned(),
+            program: Err(why),
+            uses: Vec::new(),
+            prefix: String::new(),
+            is_limited: false,
+        }
+    }
+
     pub(crate) fn holds(&self, scope: &dyn Lookup) -> Result<bool, ExpressionError> {
+        let program = self.program.as_ref().map_err(Clone::clone)?;
+        let mut lacks_value = false;
         let look_up = |used: &PathUse| match scope.look_up(&used.path) {
             found if used.is_tested => Some(Value::Bool(found.is_some())),
+            None if is_optional(&used.path) => {
+                lacks_value = true;
+                Some(Value::Null)
+            }
             found => found,
         };
         let values: Vec<Option<Value>> = self.uses.iter().map(look_up).collect();
@@ -118,12 +136,14 @@ impl Expression {
         };
         let mut context = Context::with_env(Arc::clone(environment()));
         context.set_variable_resolver(&seen);
-        let result = self.program.execute(&context);
+        let result = program.execute(&context);
         if let Some(at) = seen.missing.get() {
             return Err(ExpressionError::Missing(self.uses[*at].path.join(".")));
         }
         match result {
             Ok(cel::Value::Bool(holds)) => Ok(holds),
+            // Nothing has an order, a part or a length.
+            Err(_) if lacks_value => Ok(false),
             Ok(other) => Err(ExpressionError::NotBoolean(other.type_of().to_string())),
             Err(error) => {
                 let text = error.to_string().chars().take(MAX_ERROR_CHARS).collect();
@@ -139,6 +159,12 @@ impl Expression {
     pub(crate) fn paths(&self) -> Vec<&[String]> {
         self.uses.iter().map(|used| used.path.as_slice()).collect()
     }
+}
+
+/// Whether a value may be absent without a mistake in the file: variables of the environment, and inputs without a
+/// value. It is `null` then.
+fn is_optional(path: &[String]) -> bool {
+    matches!(path, [root, _] if root == "env" || root == "inputs")
 }
 
 impl From<BadExpression> for ExpressionError {

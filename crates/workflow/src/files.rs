@@ -7,6 +7,7 @@ use crate::{
     beside::{Source, Wanted},
     model::{Prompt, Script, public_name},
     read_with,
+    skills::{self, Before, Places},
     template::Template,
 };
 
@@ -15,10 +16,13 @@ pub fn check_files(workflow: &Workflow, file: &Path) -> Vec<Finding> {
     let mut findings = Vec::new();
     for state in &workflow.states {
         let one = match &state.kind {
-            Kind::Agent(agent) => match &agent.prompt {
-                Prompt::File(path) => missing(state, "prompt_file", path, file),
-                Prompt::Text(_) => None,
-            },
+            Kind::Agent(agent) => {
+                findings.extend(missing_before(state, &agent.before, file));
+                match &agent.prompt {
+                    Prompt::File(path) => missing(state, "prompt_file", path, file),
+                    Prompt::Text(_) => None,
+                }
+            }
             Kind::Command(command) => match &command.script {
                 // A command may write its script first.
                 Script::File(path) => {
@@ -43,6 +47,28 @@ pub fn check_files(workflow: &Workflow, file: &Path) -> Vec<Finding> {
     findings
 }
 
+/// Skills and a role that do not exist, in the working folder of this process.
+fn missing_before(state: &State, before: &Before, file: &Path) -> Vec<Finding> {
+    let workdir = std::env::current_dir().unwrap_or_default();
+    let places = Places {
+        workdir: &workdir,
+        beside: file.parent().unwrap_or(Path::new("")),
+        variable: &|name| std::env::var(name).ok(),
+    };
+    let base = format!("states.{}", public_name(&state.name));
+    let skills = before.skills.iter().enumerate().filter_map(|(at, skill)| {
+        let why = skill.text(&places).err()?;
+        let path = format!("{base}.skills[{at}]");
+        Some(Finding::new(Code::MissingSkill, path, state.place, why))
+    });
+    let role = before.role.as_ref().and_then(|role| {
+        let why = skills::role(role.constant()?, &places).err()?;
+        let path = format!("{base}.role");
+        Some(Finding::new(Code::MissingRole, path, state.place, why))
+    });
+    skills.chain(role).collect()
+}
+
 fn is_broken(source: &Source, sources: &Sources) -> bool {
     let reading = read_with(&source.text, &source.file, sources);
     !reading.is_ok_and(|reading| reading.workflow().is_some())
@@ -50,11 +76,12 @@ fn is_broken(source: &Source, sources: &Sources) -> bool {
 
 fn missing(state: &State, key: &str, path: &Template, file: &Path) -> Option<Finding> {
     let text = path.constant()?;
-    if text.starts_with("~/") {
-        return None;
-    }
     let folder = file.parent().unwrap_or(Path::new(""));
-    let path = folder.join(text);
+    let path = match (text.strip_prefix("~/"), std::env::home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        (Some(_), None) => return None,
+        (None, _) => folder.join(text),
+    };
     let opened = File::open(&path).and_then(|file| file.metadata());
     let why = match opened {
         Ok(about) if about.is_file() => return None,

@@ -100,9 +100,15 @@ codes! {
     /// A file that the workflow names does not exist.
     MissingFile = "USER.INPUT.MISSING_FILE":
         "A file that the workflow names does not exist or cannot be read. Paths of prompts and scripts are relative to the workflow's folder; templates and called workflows are looked for beside the workflow.",
+    /// A skill that a state names does not exist.
+    MissingSkill = "USER.INPUT.MISSING_SKILL":
+        "A state names a skill that is not in `.awf/skills`, `.agents/skills` or `.claude/skills` of the working folder, nor in those of the user, or a folder without `SKILL.md`. `AWF_SKILLS_PATH` replaces these folders.",
+    /// A role that a state names does not exist.
+    MissingRole = "USER.INPUT.MISSING_ROLE":
+        "A state names a role that is not in `.awf/roles` or `.agents/roles` of the working folder, nor in those of the user, or a folder without `AGENTS.md`. `AWF_ROLES_PATH` replaces these folders. The state fails when it is reached.",
     /// An agent that Callgate cannot run.
     ForeignAgent = "USER.WORKFLOW.FOREIGN_AGENT":
-        "A warning. AWF can run this agent and Callgate cannot; the state fails when it is reached.",
+        "A warning. Callgate has no agent of this name, but AWF may; the state fails when it is reached.",
     /// A state that cannot be reached.
     Unreachable = "USER.WORKFLOW.UNREACHABLE":
         "A warning. The state cannot be reached from the initial state.",
@@ -156,6 +162,7 @@ impl Code {
             | Self::Unreachable
             | Self::ProxyWithoutAgent
             | Self::IgnoredKey
+            | Self::MissingRole
             | Self::ForeignAgent => Severity::Warning,
             Self::UnknownProxyKey
             | Self::UnknownPlugin
@@ -169,6 +176,7 @@ impl Code {
             | Self::Malformed
             | Self::UnknownState
             | Self::MissingFile
+            | Self::MissingSkill
             | Self::BadTemplate
             | Self::BadExpression => Severity::Error,
         }

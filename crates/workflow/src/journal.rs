@@ -5,6 +5,7 @@
 
 mod lines;
 mod report;
+mod spent;
 
 use std::{
     collections::BTreeMap,
@@ -15,6 +16,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use callgate_agent::Spent;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value};
@@ -23,6 +25,7 @@ use ulid::Ulid;
 use crate::{Outcome, Sources, Status};
 use lines::{JournalState, Line, keys_to_repeat, lines};
 pub use report::{RunReport, RunStatus, StepReport, runs};
+use spent::SpentBefore;
 
 /// The folder for runs in the data folder.
 const FOLDER: &str = "workflows";
@@ -67,8 +70,18 @@ pub struct Journal {
     sources: Mutex<Sources>,
     folder: PathBuf,
     finished: BTreeMap<String, Outcome>,
+    spent: SpentBefore,
     out: Mutex<File>,
     _lock: File,
+}
+
+/// How a run is resumed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Resumption<'a> {
+    /// The state from whose last visit on everything is repeated; otherwise the run continues where it stopped.
+    pub from: Option<&'a str>,
+    /// Whether the run has its whole budget again, instead of what is left of it.
+    pub fresh_budget: bool,
 }
 
 /// A run to start.
@@ -127,6 +140,7 @@ impl Journal {
             folder,
             resumed: false,
             finished: BTreeMap::new(),
+            spent: SpentBefore::default(),
             out: Mutex::new(out),
             _lock: lock,
             run,
@@ -144,9 +158,13 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Resumes a run: from the last visit of the state `from`, or else where it stopped. A state whose failure ended
-    /// the run is repeated.
-    pub fn resume(data_dir: &Path, run: &str, from: Option<&str>) -> Result<Self, JournalError> {
+    /// Resumes a run. A state whose failure ended the run is repeated.
+    pub fn resume(
+        data_dir: &Path,
+        run: &str,
+        resumption: Resumption<'_>,
+    ) -> Result<Self, JournalError> {
+        let Resumption { from, fresh_budget } = resumption;
         let folder = folder(data_dir, run)?;
         let lock = locked(&folder, run)?;
         let failed = |error| JournalError::Io {
@@ -169,12 +187,9 @@ impl Journal {
         else {
             return Err(JournalError::Damaged(run.to_owned()));
         };
-        let mut finished: BTreeMap<String, Outcome> = folded
-            .finished
-            .into_iter()
-            .map(|(key, _, outcome, _)| (key.clone(), outcome.clone()))
-            .collect();
-        finished.retain(|key, _| !again.contains(key));
+        let finished = folded.finished.into_iter();
+        let finished = finished.filter(|(key, ..)| !again.contains(key));
+        let finished = finished.map(|(key, _, outcome, _)| (key.clone(), outcome.clone()));
         remove_scripts(&folder);
         let out = opened(&folder).map_err(failed)?;
         let journal = Self {
@@ -188,12 +203,17 @@ impl Journal {
             sources: Mutex::new(folded.sources.cloned().unwrap_or(sources)),
             folder,
             resumed: true,
-            finished,
+            finished: finished.collect(),
+            spent: match fresh_budget {
+                true => SpentBefore::default(),
+                false => SpentBefore::of(&lines),
+            },
             out: Mutex::new(out),
             _lock: lock,
         };
         journal.write(&Line::Resumed {
             again,
+            fresh_budget,
             at: Timestamp::now(),
         })?;
         Ok(journal)
@@ -236,6 +256,22 @@ impl Journal {
     /// The outcome of a visit that finished before the interruption.
     pub(crate) fn finished_outcome(&self, key: &str) -> Option<&Outcome> {
         self.finished.get(key)
+    }
+
+    /// What the visit `key` and all visits in it used before the run was resumed; with an empty key, the whole run.
+    pub(crate) fn spent(&self, key: &str) -> Spent {
+        self.spent.of_visit(key)
+    }
+
+    /// Notes what an attempt at the visit `key` has used, since the last such note.
+    pub(crate) fn used(&self, key: &str, spent: Spent) -> Result<(), JournalError> {
+        self.write(&Line::Used {
+            key: key.to_owned(),
+            calls: spent.calls,
+            tokens: spent.tokens,
+            cost_usd: spent.cost_usd,
+            at: Timestamp::now(),
+        })
     }
 
     pub(crate) fn began(&self, key: &str, state: &str) -> Result<(), JournalError> {

@@ -22,6 +22,7 @@ mod plan;
 mod plugins;
 mod read;
 mod run;
+mod skills;
 mod span;
 mod step_runner;
 mod template;
@@ -32,7 +33,9 @@ pub use events::Event;
 pub use files::check_files;
 pub use finding::{Code, Finding, Severity, explain};
 pub use given::{BadInputs, given};
-pub use journal::{Journal, JournalError, NewRun, RunReport, RunStatus, StepReport, runs};
+pub use journal::{
+    Journal, JournalError, NewRun, Resumption, RunReport, RunStatus, StepReport, runs,
+};
 pub use model::{
     Agent, Backoff, Body, Call, Ending, Input, InputKind, Kind, Loop, Operation, Output,
     OutputFormat, Parallel, Proxy, Retry, State, Strategy, Target, Transition, Workflow,

@@ -6,7 +6,9 @@ use callgate_agent::{AgentKind, Budget, Options, relay::PluginTools};
 use callgate_gate::Place;
 use serde_json::Value;
 
-use crate::{Status, arithmetic::Arithmetic, expression::Expression, template::Template};
+use crate::{
+    Status, arithmetic::Arithmetic, expression::Expression, skills::Before, template::Template,
+};
 
 #[derive(Debug, Clone)]
 pub struct Workflow {
@@ -189,6 +191,8 @@ pub enum OutputFormat {
 pub struct Agent {
     pub(crate) provider: Provider,
     pub(crate) prompt: Prompt,
+    /// What stands before the prompt.
+    pub(crate) before: Before,
     pub options: Options,
     /// Options that are templates, by key.
     pub(crate) texts: Vec<(&'static str, Template)>,
@@ -300,6 +304,8 @@ pub(crate) enum Limit {
     Fixed(u32),
     /// Known once the loop begins.
     Computed(Arithmetic),
+    /// A text that is computed once it is rendered.
+    Template(Template),
 }
 
 /// The states of a loop.
@@ -332,6 +338,7 @@ pub(crate) enum Item {
 /// An operation of a plugin.
 #[derive(Debug, Clone)]
 pub struct Operation {
+    /// Empty if the file names none; the state then fails.
     pub plugin: String,
     pub operation: String,
     pub(crate) inputs: Inputs,

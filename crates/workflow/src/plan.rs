@@ -176,6 +176,7 @@ fn described(kind: &Kind, scope: &Scope<'_>) -> (&'static str, String) {
                 Limit::Computed(sum) => sum
                     .value(scope)
                     .map_or_else(|error| error.to_string(), |most| most.to_string()),
+                Limit::Template(template) => template.preview(scope),
             };
             let body = inner.body.join(", ");
             let body = body.replace(EACH, "");

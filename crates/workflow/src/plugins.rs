@@ -86,7 +86,8 @@ pub async fn check_plugins(workflow: &Workflow, plugins: &dyn Plugins) -> Vec<Fi
 
 fn named(state: &State) -> Vec<NamedTool<'_>> {
     let mut all = Vec::new();
-    if let Some(proxy) = &state.proxy {
+    // Of a proxy that is switched off nothing is needed.
+    if let Some(proxy) = state.proxy.as_ref().filter(|proxy| proxy.enable) {
         let base = format!("states.{}.mcp_proxy.plugin_tools", state.name);
         for (tools, places) in proxy.plugin_tools.iter().zip(&proxy.places) {
             let entry = format!("{base}[{}]", places.index);
@@ -104,7 +105,9 @@ fn named(state: &State) -> Vec<NamedTool<'_>> {
             }
         }
     }
-    if let Kind::Operation(operation) = &state.kind {
+    if let Kind::Operation(operation) = &state.kind
+        && !operation.plugin.is_empty()
+    {
         let at = (format!("states.{}.operation", state.name), operation.place);
         all.push(NamedTool {
             plugin: &operation.plugin,

@@ -38,10 +38,29 @@ const KEYS: [&str; 13] = [
     "budget",
     "states",
 ];
+/// Keys of AWF that have no meaning here.
+const FOREIGN_KEYS: [&str; 3] = ["output", "config", "memory"];
 /// The key that makes a file a template: states that a workflow uses with `use_template`.
 const PARAMETERS: &str = "parameters";
 /// The key under `states` that names the first state.
 const INITIAL: &str = "initial";
+
+/// Whether a key has a meaning somewhere in a workflow. Elsewhere it is misplaced rather than mistyped.
+fn is_key_elsewhere(key: &str) -> bool {
+    let lists: [&[&str]; 9] = [
+        &KEYS,
+        &FOREIGN_KEYS,
+        &state::COMMON,
+        &state::RETRY,
+        &kinds::AGENT,
+        &kinds::TEXTS,
+        &kinds::OTHERS,
+        &inputs::KEYS,
+        &inputs::RULES,
+    ];
+    let types = state::TYPES.map(|(_, kind)| kinds::own_keys(kind));
+    lists.iter().chain(&types).any(|list| list.contains(&key))
+}
 
 /// The text is not YAML, or not a map.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -147,6 +166,9 @@ fn whole(root: Field<'_>, file: &Path, is_template: bool) -> Option<Workflow> {
         root.finding(Code::Malformed, "`states` is missing".to_owned());
         return None;
     };
+    if is_full && !is_template {
+        typed(&states);
+    }
     let (read, initial) = states_of(&states, is_full && !is_template)?;
     let mut by_name = BTreeMap::new();
     for (at, state) in read.iter().enumerate() {
@@ -182,6 +204,17 @@ fn whole(root: Field<'_>, file: &Path, is_template: bool) -> Option<Workflow> {
         check::full_form(&workflow, &states);
     }
     Some(workflow)
+}
+
+/// Finds states of the full form that leave their type to their other keys.
+fn typed(states: &Field<'_>) {
+    for (key, field) in states.members().unwrap_or_default() {
+        let is_state = key != INITIAL && matches!(field.node.tree, Tree::Map(_));
+        if is_state && field.either(&["type", "agent"]).is_none() {
+            let what = format!("`{key}` needs a `type`: the workflow has a version");
+            field.finding(Code::Malformed, what);
+        }
+    }
 }
 
 /// All states, and the name of the first one to run.

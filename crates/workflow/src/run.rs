@@ -3,12 +3,14 @@
 //! Each visit of a state has a key that does not depend on time: the state's name and visit number, under the key of
 //! the enclosing loop round or branch. A resumed run computes the same keys and finds its results in the journal.
 
+mod agent;
 mod attempt;
 mod budgeted;
 mod call;
 mod command;
 mod hooks;
 mod inner;
+mod items;
 pub(crate) mod scope;
 mod script;
 mod visit;
@@ -27,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     Event, Exit, Journal, JournalError, Kind, Outcome, State, Status, StepRunner, Target, Workflow,
+    expression::ExpressionError,
     model::{Ending, public_name},
 };
 use budgeted::budgeted;
@@ -270,7 +273,8 @@ impl<'a> Run<'a> {
     async fn within_budget(&self, frame: &RunFrame) -> Result<RunEnd, RunError> {
         let of = format!("workflow `{}`", self.workflow.name);
         let work = |frame: RunFrame| async move { self.whole(&frame).await };
-        let ended = budgeted(frame, of, self.workflow.budget, work).await;
+        let earlier = self.walk.journal.spent(frame.prefix.trim_end_matches('/'));
+        let ended = budgeted(frame, of, (self.workflow.budget, earlier), work).await;
         ended.unwrap_or_else(|why| Ok(RunEnd::failure(why)))
     }
 
@@ -349,6 +353,8 @@ impl<'a> Run<'a> {
             match holds {
                 None | Some(Ok(true)) => return Some(Next::State(transition.goto.clone())),
                 Some(Ok(false)) => {}
+                // A condition about a state that has not run says nothing about the way to go.
+                Some(Err(ExpressionError::Missing(path))) if self.values.is_yet_to_run(&path) => {}
                 Some(Err(error)) => {
                     let path = format!("states.{}.transitions[{at}].when", state.name);
                     let why = format!("{path}: {error}");

@@ -19,6 +19,27 @@ pub(crate) fn read(value: &Value) -> Option<Duration> {
     read.filter(|span| *span <= MAX)
 }
 
+/// A duration as Go writes it, such as `1m2.5s` or `250ms`, rounded to milliseconds.
+pub(crate) fn shown(span: Duration) -> String {
+    let millis = span.as_millis();
+    if millis < 1000 {
+        return match millis {
+            0 => "0s".to_owned(),
+            millis => format!("{millis}ms"),
+        };
+    }
+    let (minutes, rest) = (millis / 60_000, millis % 60_000);
+    let fraction = format!("{:03}", rest % 1000);
+    let fraction = fraction.trim_end_matches('0');
+    let dot = if fraction.is_empty() { "" } else { "." };
+    let seconds = format!("{}{dot}{fraction}s", rest / 1000);
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => seconds,
+        (0, minutes) => format!("{minutes}m{seconds}"),
+        (hours, minutes) => format!("{hours}h{minutes}m{seconds}"),
+    }
+}
+
 fn of_text(text: &str) -> Option<Duration> {
     if let Ok(seconds) = text.parse::<u64>() {
         return Some(Duration::from_secs(seconds));
@@ -52,6 +73,20 @@ fn of_text(text: &str) -> Option<Duration> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn time_spans_are_shown_as_in_go() {
+        for (millis, expected) in [
+            (0, "0s"),
+            (7, "7ms"),
+            (1000, "1s"),
+            (1250, "1.25s"),
+            (61_001, "1m1.001s"),
+            (3_600_000, "1h0m0s"),
+        ] {
+            assert_eq!(shown(Duration::from_millis(millis)), expected);
+        }
+    }
 
     #[test]
     fn time_spans_are_read() {

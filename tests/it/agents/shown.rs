@@ -92,6 +92,35 @@ fn calls_are_shown_with_their_decision_and_those_that_did_not_get_through_at_the
 }
 
 #[test]
+fn the_log_level_of_the_configuration_holds_for_steps_and_runs() {
+    for (level, is_logged) in [
+        ("", false),
+        ("telemetry: {log: info}\n", true),
+        ("telemetry: {log: 'off'}\n", false),
+    ] {
+        let stage = Stage::with(&format!("policy: allow-all\n{level}"));
+        stage.script(AgentScript {
+            version: KNOWN[0].to_owned(),
+            calls: vec![FakeCall {
+                tool: "Glob".to_owned(),
+                arguments: json!({"pattern": "*"}),
+            }],
+            ..AgentScript::default()
+        });
+        let flow = "states: {a: {agent: {provider: claude, prompt: x}, mcp_proxy: {enable: true}}}";
+        std::fs::write(stage.bed.path("desk/flow.yaml"), flow).expect("it is ours");
+        let mut walked = stage.callgate(&["workflow", "run", "flow.yaml"]);
+        walked.current_dir(stage.bed.path("desk"));
+        for mut command in [stage.agent(&["claude", "--prompt", "x"]), walked] {
+            let ran = run(&mut command);
+            assert_eq!(ran.code, Some(0), "{level}: {}", ran.stderr);
+            let logged = ran.stderr.contains("proxy.tool.call");
+            assert_eq!(logged, is_logged, "{level}: {}", ran.stderr);
+        }
+    }
+}
+
+#[test]
 fn events_have_the_decisions_one_per_line() {
     let stage = stage();
     let ran = run(&mut stage.agent(&["claude", "--prompt", "x", "--json"]));

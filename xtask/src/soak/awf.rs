@@ -53,7 +53,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     for path in &files {
         let name = path.strip_prefix(&folder)?.display().to_string();
         let text = fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-        let Some(there) = there(&name, &text) else {
+        let Some(there) = there(path, &text) else {
             println!("{name:52}not a workflow");
             continue;
         };

@@ -12,11 +12,19 @@ use crate::{
 /// Appended to the prompt of an agent whose native tools cannot be disabled.
 const MCP_TOOLS_ONLY: &str = "Use only MCP tools, never built-in tools";
 
+/// What to send to an agent.
+pub(super) struct Prompt {
+    /// Where it works and what the project says; empty unless its tools are ours.
+    pub(super) preface: String,
+    pub(super) task: String,
+}
+
 /// The prompt to send. In full mode the work folder and its instructions come before the task.
-pub(super) async fn prompt(run: &Run<'_>, cli: &dyn AgentCli, users: Variables<'_>) -> String {
-    let task = &run.step.prompt;
+pub(super) async fn prompt(run: &Run<'_>, cli: &dyn AgentCli, users: Variables<'_>) -> Prompt {
+    let task = run.step.prompt.clone();
     if run.step.proxy != Proxy::Full {
-        return task.clone();
+        let preface = String::new();
+        return Prompt { preface, task };
     }
     let instructions = instructions::read(run, cli.instructions()).await;
     if let Some(text) = instructions.warning() {
@@ -27,12 +35,12 @@ pub(super) async fn prompt(run: &Run<'_>, cli: &dyn AgentCli, users: Variables<'
         "You work in the folder `{}`. Your tools resolve relative paths against it, whatever your own working directory is.\n",
         run.step.workdir.display()
     );
-    let prompt = format!("{place}{}\n{task}", instructions.preface());
-    if run.purpose == Purpose::Probe || is_isolated(run, users).await {
-        prompt
-    } else {
-        format!("{prompt}\n\n{MCP_TOOLS_ONLY}")
-    }
+    let preface = format!("{place}{}", instructions.preface());
+    let task = match run.purpose == Purpose::Probe || is_isolated(run, users).await {
+        true => task,
+        false => format!("{task}\n\n{MCP_TOOLS_ONLY}"),
+    };
+    Prompt { preface, task }
 }
 
 /// Whether the agent's native tools can be disabled. Warns if not.

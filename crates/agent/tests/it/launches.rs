@@ -284,6 +284,22 @@ async fn prompts_of_a_mebibyte_arrive_complete_and_never_as_an_argument() {
 }
 
 #[tokio::test]
+async fn what_stands_before_the_longest_prompt_of_codex_becomes_its_developer_instructions() {
+    let stage = Stage::new();
+    stage.script(isolated(AgentKind::Codex));
+    let mut step = stage.step(AgentKind::Codex, Proxy::Full);
+    step.prompt = "x".repeat(1 << 20);
+    stage.run(&step).await.unwrap();
+    let given = stage.given();
+    assert!(given.0["stdin"] == json!(step.prompt));
+    let config = given.0["home"][".codex/config.toml"].as_str().unwrap();
+    assert!(
+        config.starts_with("developer_instructions = \"You work in the folder `"),
+        "{config}"
+    );
+}
+
+#[tokio::test]
 async fn agents_get_no_gateway_tools_when_the_proxy_is_off() {
     for kind in AgentKind::PROGRAMS {
         let stage = Stage::new();

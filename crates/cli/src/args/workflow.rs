@@ -38,6 +38,9 @@ pub(crate) enum WorkflowCommand {
         /// Start again from the last visit of this state
         #[arg(long, value_name = "STATE")]
         from: Option<String>,
+        /// Give the run its whole budget again, instead of what is left of it
+        #[arg(long)]
+        fresh_budget: bool,
     },
 }
 

@@ -8,6 +8,8 @@ mod walk;
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
+use callgate_workflow::Resumption;
+
 use crate::{
     args::{Shared, Validate, Workflow, WorkflowCommand},
     exit::Failed,
@@ -21,7 +23,17 @@ pub(crate) fn run(shared: &Shared, workflow: &Workflow) -> Result<ExitCode, Fail
     match &workflow.command {
         WorkflowCommand::Validate(wanted) => validate(shared, wanted),
         WorkflowCommand::Run(wanted) => walk::begin(shared, wanted),
-        WorkflowCommand::Resume { run, from } => walk::resume(shared, run, from.as_deref()),
+        WorkflowCommand::Resume {
+            run,
+            from,
+            fresh_budget,
+        } => {
+            let resumption = Resumption {
+                from: from.as_deref(),
+                fresh_budget: *fresh_budget,
+            };
+            walk::resume(shared, run, resumption)
+        }
         WorkflowCommand::History { limit } => history::all(shared, *limit),
         WorkflowCommand::Status { run } => history::one(shared, run),
         WorkflowCommand::List => list(shared),

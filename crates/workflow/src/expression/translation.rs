@@ -119,6 +119,11 @@ impl Writer {
                     self.operand(&variable);
                     rest = after;
                 }
+                ("workflow.Duration" | ".workflow.Duration", ["(", ")", after @ ..]) => {
+                    let variable = self.variable("workflow.Duration()", false);
+                    self.operand(&variable);
+                    rest = after;
+                }
                 ("and", _) => self.operator("&&"),
                 ("or", _) => self.operator("||"),
                 ("&&" | "||" | "," | "?" | ":", _) => self.operator(token),

@@ -43,8 +43,25 @@ pub(super) enum Line {
         outcome: Outcome,
         at: Timestamp,
     },
+    /// What an attempt at a visit has used since the last such line.
+    Used {
+        key: String,
+        #[serde(default)]
+        calls: u64,
+        #[serde(default)]
+        tokens: u64,
+        #[serde(default)]
+        cost_usd: f64,
+        at: Timestamp,
+    },
     /// The run was resumed; the visits in `again` are repeated.
-    Resumed { again: Vec<String>, at: Timestamp },
+    Resumed {
+        again: Vec<String>,
+        /// Whether what was used before does not count any more.
+        #[serde(default)]
+        fresh_budget: bool,
+        at: Timestamp,
+    },
     Ended {
         status: Status,
         message: String,
@@ -80,6 +97,7 @@ impl<'a> JournalState<'a> {
             match line {
                 Line::Started { .. } => folded.started = Some(line),
                 Line::Sources { sources } => folded.sources = Some(sources),
+                Line::Used { .. } => {}
                 Line::Began { key, at, .. } => {
                     folded.began.insert(key, *at);
                     folded.open.retain(|known| *known != key);

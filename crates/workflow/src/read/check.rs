@@ -93,14 +93,18 @@ impl Checked<'_> {
                 continue;
             }
             let what = format!("unknown state `{name}`");
-            let finding = self.finding(state, &member, Code::UnknownState, what);
-            // In a loop such a transition is passed over, so that the round goes on.
-            let is_passed_over = is_body && member.starts_with("transitions");
-            self.findings.push(if is_passed_over {
-                finding.warning()
-            } else {
-                finding
-            });
+            let is_of = |key: &str| member.starts_with(key);
+            let code = match is_of("conversation") {
+                true => Code::Malformed,
+                false => Code::UnknownState,
+            };
+            let finding = self.finding(state, &member, code, what);
+            // In a loop such a transition is passed over, so that the round goes on. The others fail the run once it
+            // gets there.
+            let is_late =
+                (is_body && is_of("transitions")) || is_of("branches") || is_of("depends_on");
+            self.findings
+                .push(if is_late { finding.warning() } else { finding });
         }
     }
 
@@ -111,7 +115,7 @@ impl Checked<'_> {
         } else {
             Code::BadTemplate
         };
-        let (mut what, mut is_warning) = (self.why_unknown(&used.path, used.role), false);
+        let mut what = self.why_unknown(&used.path, used.role);
         if what.is_none() && used.role.is_before() && self.is_too_early(state, &used.path) {
             let name = &used.path[1];
             what = Some(format!(
@@ -119,18 +123,15 @@ impl Checked<'_> {
                 public_name(&state.name)
             ));
         }
-        if used.role == Role::Prompt && lower_case(&used.path).is_some() {
-            is_warning = true;
-        }
         let Some(what) = what else {
             return;
         };
         let mut finding = self.finding(state, &used.key, code, what);
         self.refine(&mut finding, &used.path);
-        self.findings.push(if is_warning {
-            finding.warning()
-        } else {
+        self.findings.push(if used.role.is_strict() {
             finding
+        } else {
+            finding.warning()
         });
     }
 
@@ -176,8 +177,8 @@ impl Checked<'_> {
             if let Some(what) = self.why_unknown(&output.from, Role::Before) {
                 let path = format!("outputs[{at}].from");
                 let place = self.places.of_path(&path);
-                self.findings
-                    .push(Finding::new(Code::BadTemplate, path, place, what));
+                let finding = Finding::new(Code::BadTemplate, path, place, what);
+                self.findings.push(finding.warning());
             }
         }
     }
@@ -230,7 +231,10 @@ impl Checked<'_> {
             Some(member) => Some(format!(
                 "a state has no member `{member}`; members: {members}"
             )),
-            None => None,
+            None => Some(format!(
+                "`.{}` is a whole state; its members: {members}",
+                path.join(".")
+            )),
         }
     }
 
@@ -247,7 +251,7 @@ impl Checked<'_> {
     }
 }
 
-const WORKFLOW: [&str; 8] = [
+const WORKFLOW: [&str; 9] = [
     "id",
     "name",
     "duration",
@@ -256,6 +260,7 @@ const WORKFLOW: [&str; 8] = [
     "CurrentState",
     "StartedAt",
     "Duration",
+    "Duration()",
 ];
 
 fn is_loop_member(member: &str) -> bool {

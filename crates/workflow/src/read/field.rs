@@ -64,6 +64,12 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// Adds a finding that does not keep the workflow from running.
+    pub(super) fn warning(&self, code: Code, message: String) {
+        let finding = Finding::new(code, self.path.clone(), self.node.place, message);
+        self.findings.push(finding.warning());
+    }
+
     /// Adds a finding about this value.
     pub(super) fn finding(&self, code: Code, message: String) {
         let finding = Finding::new(code, self.path.clone(), self.node.place, message);
@@ -99,10 +105,24 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The value of a key; `None` if it is missing or null.
+    /// The value of a key; `None` if it is missing, null or an empty text.
     pub(super) fn get(&self, key: &str) -> Option<Self> {
+        self.given(key).filter(|field| !field.is_empty_text())
+    }
+
+    /// The value of a key, which may be an empty text.
+    pub(super) fn given(&self, key: &str) -> Option<Self> {
         let node = self.node.get(key).filter(|node| !node.is_null())?;
         Some(self.child(self.below(key), node))
+    }
+
+    /// Whether the value is a text with `part` in it.
+    pub(super) fn has_text(&self, part: &str) -> bool {
+        matches!(&self.node.tree, Tree::Leaf(Value::String(text)) if text.contains(part))
+    }
+
+    fn is_empty_text(&self) -> bool {
+        matches!(&self.node.tree, Tree::Leaf(Value::String(text)) if text.is_empty())
     }
 
     /// The value of a required key. Adds a finding if it is missing.
@@ -144,7 +164,8 @@ impl<'a> Field<'a> {
                 None => format!("known keys: {}", known.join(", ")),
             };
             let message = format!("unknown key `{}`; {help}", member.key);
-            let is_strict = code != Code::UnknownKey || is_typo(&member.key, known);
+            let is_strict = code != Code::UnknownKey
+                || (is_typo(&member.key, known) && !super::is_key_elsewhere(&member.key));
             let code = if is_strict { code } else { Code::IgnoredKey };
             self.at(&member.key, member.place).finding(code, message);
         }
@@ -173,9 +194,17 @@ impl<'a> Field<'a> {
 
     /// A string. Numbers and booleans count as the text that they are written as.
     pub(super) fn text(&self) -> Option<String> {
+        let text = self.plain();
+        if text.is_none() {
+            self.wrong("a string");
+        }
+        text
+    }
+
+    /// A string. Numbers and booleans are none.
+    pub(super) fn word(&self) -> Option<String> {
         match &self.node.tree {
             Tree::Leaf(Value::String(text)) => Some(text.clone()),
-            Tree::Leaf(value @ (Value::Number(_) | Value::Bool(_))) => Some(value.to_string()),
             Tree::Leaf(_) | Tree::List(_) | Tree::Map(_) => {
                 self.wrong("a string");
                 None
@@ -183,9 +212,24 @@ impl<'a> Field<'a> {
         }
     }
 
+    /// As [`Self::text`], without a finding.
+    pub(super) fn plain(&self) -> Option<String> {
+        match &self.node.tree {
+            Tree::Leaf(Value::String(text)) => Some(text.clone()),
+            Tree::Leaf(value @ (Value::Number(_) | Value::Bool(_))) => Some(value.to_string()),
+            Tree::Leaf(_) | Tree::List(_) | Tree::Map(_) => None,
+        }
+    }
+
+    /// A boolean, also in the words of YAML 1.1.
     pub(super) fn yes_or_no(&self) -> Option<bool> {
         let value = match &self.node.tree {
             Tree::Leaf(Value::Bool(value)) => Some(*value),
+            Tree::Leaf(Value::String(word)) => match word.to_lowercase().as_str() {
+                "y" | "yes" | "on" => Some(true),
+                "n" | "no" | "off" => Some(false),
+                _ => None,
+            },
             Tree::Leaf(_) | Tree::List(_) | Tree::Map(_) => None,
         };
         if value.is_none() {
@@ -197,10 +241,23 @@ impl<'a> Field<'a> {
     pub(super) fn number(&self) -> Option<f64> {
         let value = match &self.node.tree {
             Tree::Leaf(Value::Number(number)) => number.as_f64(),
+            Tree::Leaf(Value::String(text)) => text.parse().ok().filter(|n: &f64| n.is_finite()),
             Tree::Leaf(_) | Tree::List(_) | Tree::Map(_) => None,
         };
         if value.is_none() {
             self.wrong("a number");
+        }
+        value
+    }
+
+    /// An integer of any sign.
+    pub(super) fn integer(&self) -> Option<i64> {
+        let value = match &self.node.tree {
+            Tree::Leaf(Value::Number(number)) => number.as_i64(),
+            Tree::Leaf(_) | Tree::List(_) | Tree::Map(_) => None,
+        };
+        if value.is_none() {
+            self.wrong("an integer");
         }
         value
     }
@@ -218,7 +275,10 @@ impl<'a> Field<'a> {
         let value = value.and_then(|value| u32::try_from(value).ok());
         let value = value.filter(|value| (least..=most).contains(value));
         if value.is_none() {
-            let message = format!("expected an integer from {least} to {most}");
+            let message = match most {
+                u32::MAX => format!("expected an integer from {least}"),
+                most => format!("expected an integer from {least} to {most}"),
+            };
             self.finding(Code::Malformed, message);
         }
         value
@@ -241,12 +301,34 @@ impl<'a> Field<'a> {
         matches!(&self.node.tree, Tree::Leaf(Value::String(text)) if text.contains("{{parameters."))
     }
 
-    /// One of a fixed set of words.
-    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+    /// One of a fixed set of words; another is ignored, with a warning.
+    pub(super) fn known<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let text = self.text()?;
         let found = words.iter().find(|(word, _)| *word == text);
         if found.is_none() {
             let words: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+            let what = format!("`{text}` is ignored; known values: {}", words.join(", "));
+            self.warning(Code::IgnoredKey, what);
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    /// One of a fixed set of words, in letters of any case.
+    pub(super) fn one_of_any_case<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let text = self.text()?;
+        self.one(&text.trim().to_lowercase(), words)
+    }
+
+    /// One of a fixed set of words.
+    pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        self.one(&self.text()?, words)
+    }
+
+    fn one<T: Copy>(&self, text: &str, words: &[(&str, T)]) -> Option<T> {
+        let found = words.iter().find(|(word, _)| *word == text);
+        if found.is_none() {
+            let words = words.iter().map(|(word, _)| *word);
+            let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
             let message = format!(
                 "unknown value `{text}`; allowed values: {}",
                 words.join(", ")
@@ -263,17 +345,32 @@ impl<'a> Field<'a> {
             .ok()
     }
 
+    /// A condition. One that does not compile is an error.
     pub(super) fn condition(&self) -> Option<Expression> {
+        let read = Expression::read(&self.plain_condition()?);
+        // The same code as for the other keys of a transition.
+        read.map_err(|error| self.finding(Code::Malformed, error.to_string()))
+            .ok()
+    }
+
+    /// A condition. One that does not compile is a warning, and fails once it is evaluated.
+    pub(super) fn late_condition(&self) -> Option<Expression> {
+        let text = self.plain_condition()?;
+        let read = Expression::read(&text);
+        Some(read.unwrap_or_else(|error| {
+            self.warning(Code::BadExpression, error.to_string());
+            Expression::unreadable(&text, error)
+        }))
+    }
+
+    fn plain_condition(&self) -> Option<String> {
         let text = self.text()?;
         // Conditions may use template syntax: `{{.inputs.n}} == 1`. Without a `{{`, a `}}` closes two maps of CEL and
         // must stay.
-        let plain = match text.contains("{{") {
+        Some(match text.contains("{{") {
             true => text.replace("{{", " ").replace("}}", " "),
             false => text,
-        };
-        let read = Expression::read(&plain);
-        read.map_err(|error| self.finding(Code::BadExpression, error.to_string()))
-            .ok()
+        })
     }
 }
 

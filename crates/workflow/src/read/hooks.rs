@@ -59,14 +59,14 @@ fn action(field: &Field<'_>) -> Option<Hook> {
     match (field.get("log"), field.get("command")) {
         (Some(log), None) => log.template().map(Hook::Log),
         (None, Some(command)) => command.template().map(Hook::Command),
-        (Some(_), Some(command)) => {
-            let what = "use either `log` or `command` in an action, not both".to_owned();
-            command.finding(Code::Malformed, what);
-            None
+        (Some(log), Some(command)) => {
+            let what = "ignored: an action with `log` runs no command".to_owned();
+            command.warning(Code::IgnoredKey, what);
+            log.template().map(Hook::Log)
         }
         (None, None) => {
-            let what = "an action needs `log` or `command`".to_owned();
-            field.finding(Code::Malformed, what);
+            let what = "the action does nothing: it has no `log` or `command`".to_owned();
+            field.warning(Code::IgnoredKey, what);
             None
         }
     }

@@ -51,7 +51,8 @@ pub(super) fn read(root: &Field<'_>) -> Vec<Input> {
         if let Some(input) = one(item) {
             if inputs.iter().any(|known| known.name == input.name) {
                 let what = format!("duplicate input `{}`", input.name);
-                item.finding(Code::Malformed, what);
+                item.warning(Code::IgnoredKey, what);
+                continue;
             }
             inputs.push(input);
         }
@@ -61,10 +62,15 @@ pub(super) fn read(root: &Field<'_>) -> Vec<Input> {
 
 fn one(field: &Field<'_>) -> Option<Input> {
     field.only(&KEYS, Code::UnknownKey);
-    let name = field.must("name")?.text()?;
+    let Some(name) = field.get("name") else {
+        let what = "ignored: the input has no name".to_owned();
+        field.warning(Code::IgnoredKey, what);
+        return None;
+    };
+    let name = name.text()?;
     let kind = field
         .get("type")
-        .map_or(Some(InputKind::String), |kind| kind.one_of(&KINDS))?;
+        .map_or(Some(InputKind::String), |kind| kind_of(&kind))?;
     let validation = field.get("validation");
     if let Some(validation) = &validation {
         validation.only(&RULES, Code::UnknownKey);
@@ -79,11 +85,9 @@ fn one(field: &Field<'_>) -> Option<Input> {
     if let (Some(pattern), Some(text)) = (&pattern, &written)
         && let Err(error) = regex::Regex::new(text)
     {
-        pattern.finding(
-            Code::Malformed,
-            format!("invalid regular expression: {error}"),
-        );
-        return None;
+        // No value matches it.
+        let what = format!("invalid regular expression: {error}");
+        pattern.warning(Code::Malformed, what);
     }
     let allowed = rule("enum").and_then(|field| field.items());
     let allowed: Vec<Value> = allowed
@@ -105,11 +109,28 @@ fn one(field: &Field<'_>) -> Option<Input> {
             .map(|field| field.texts())
             .unwrap_or_default(),
     };
-    if let Some(default) = field.get("default") {
-        match given::shaped(&input, &default.node.to_value()) {
-            Ok(value) => input.default = Some(value),
-            Err(why) => default.finding(Code::Malformed, format!("invalid default: {why}")),
-        }
+    if let Some(default) = field.given("default") {
+        let value = default.node.to_value();
+        input.default = Some(given::shaped(&input, &value).unwrap_or_else(|why| {
+            // A run without another value for it does not begin.
+            default.warning(Code::Malformed, format!("invalid default: {why}"));
+            value
+        }));
     }
     Some(input)
+}
+
+/// The type of an input. An unknown one is a text.
+fn kind_of(field: &Field<'_>) -> Option<InputKind> {
+    let text = field.text()?;
+    let known = KINDS.iter().find(|(word, _)| *word == text);
+    if known.is_none() {
+        let words: Vec<&str> = KINDS.iter().map(|(word, _)| *word).collect();
+        let what = format!(
+            "unknown type `{text}`, read as a string; types: {}",
+            words.join(", ")
+        );
+        field.warning(Code::IgnoredKey, what);
+    }
+    Some(known.map_or(InputKind::String, |(_, kind)| *kind))
 }

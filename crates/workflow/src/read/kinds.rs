@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Agent, Call, Code, Kind, Operation, OutputFormat, Parallel, State, Status, Strategy,
     model::{Command, Inputs, Prompt, Provider, Script},
+    skills::{Before, Skill},
     template::Template,
     tree::{Node, Tree},
 };
@@ -19,6 +20,8 @@ const MAX_CONCURRENT: u32 = 1000;
 /// The default of `max_concurrent`.
 const CONCURRENT: u32 = 64;
 
+/// The modes of an agent: whether a person takes part.
+const MODES: [(&str, bool); 2] = [("single", false), ("conversation", true)];
 pub(super) const FORMATS: [(&str, OutputFormat); 2] =
     [("text", OutputFormat::Text), ("json", OutputFormat::Json)];
 pub(super) const STRATEGIES: [(&str, Strategy); 3] = [
@@ -27,7 +30,7 @@ pub(super) const STRATEGIES: [(&str, Strategy); 3] = [
     ("best_effort", Strategy::BestEffort),
 ];
 /// The keys of an agent, on the state itself or below `agent`.
-pub(super) const AGENT: [&str; 9] = [
+pub(super) const AGENT: [&str; 11] = [
     "provider",
     "prompt",
     "prompt_file",
@@ -37,9 +40,11 @@ pub(super) const AGENT: [&str; 9] = [
     "mode",
     "conversation",
     "continue_from",
+    "role",
+    "skills",
 ];
-/// Agents that AWF can run and Callgate cannot.
-pub(super) const FOREIGN: [&str; 2] = ["github_copilot", "mistral_vibe"];
+/// A provider that AWF had, and refuses now.
+const REMOVED: &str = "custom";
 /// Options that are templates.
 pub(super) const TEXTS: [&str; 7] = [
     "model",
@@ -126,7 +131,9 @@ pub(super) fn read(kind: Type, field: &Field<'_>) -> Option<ParsedKind> {
 }
 
 fn command(field: &Field<'_>) -> Option<Kind> {
-    let output_format = output_format(field);
+    let output_format = field.get("output_format");
+    let output_format = output_format.and_then(|format| format.known(&FORMATS));
+    let output_format = output_format.unwrap_or_default();
     let script = match (field.get("command"), field.get("script_file")) {
         (Some(command), None) => command.template().map(Script::Text),
         (None, Some(file)) => file.template().map(Script::File),
@@ -192,7 +199,7 @@ fn inputs(field: &Field<'_>, keys: &[&str]) -> Option<Inputs> {
 fn output_format(field: &Field<'_>) -> OutputFormat {
     let format = field.get("output_format");
     format
-        .and_then(|field| field.one_of(&FORMATS))
+        .and_then(|field| field.one_of_any_case(&FORMATS))
         .unwrap_or_default()
 }
 
@@ -205,7 +212,11 @@ fn agent(field: &Field<'_>) -> Option<Kind> {
         texts.extend(system.template().map(|text| ("system_prompt", text)));
     }
     let mode = field.get("mode");
-    mode.and_then(|mode| mode.one_of(&[("single", ()), ("conversation", ()), ("", ())]));
+    let is_talk = mode.and_then(|mode| mode.one_of_any_case(&MODES)) == Some(true);
+    if let (true, Some(file)) = (is_talk, field.get("prompt_file")) {
+        let what = "`mode: conversation` needs `prompt` instead of `prompt_file`".to_owned();
+        file.finding(Code::Malformed, what);
+    }
     let conversation = field.get("conversation");
     if let Some(conversation) = &conversation {
         conversation.only(&["continue_from"], Code::UnknownKey);
@@ -215,12 +226,40 @@ fn agent(field: &Field<'_>) -> Option<Kind> {
     Some(Kind::Agent(Box::new(Agent {
         provider: provider?,
         prompt: prompt?,
+        before: before(field),
         options,
         texts,
         output_format,
         continue_from: earlier.and_then(|earlier| earlier.text()),
         is_tracked: conversation.is_some(),
     })))
+}
+
+/// The role and the skills of an agent.
+fn before(field: &Field<'_>) -> Before {
+    let role = field.get("role");
+    if let Some(role) = role.as_ref().filter(|role| role.has_text("..")) {
+        let what = "a role cannot lead to a parent folder".to_owned();
+        role.finding(Code::Malformed, what);
+    }
+    let skills = field.get("skills").and_then(|skills| skills.items());
+    let one = |skill: &Field<'_>| match &skill.node.tree {
+        Tree::Map(_) => Some(Skill::Path(skill.must("path")?.text()?)),
+        Tree::Leaf(_) | Tree::List(_) => {
+            let name = skill.text().filter(|name| !name.is_empty());
+            if name.is_none() {
+                skill.finding(
+                    Code::Malformed,
+                    "a skill needs a name or a `path`".to_owned(),
+                );
+            }
+            name.map(Skill::Named)
+        }
+    };
+    Before {
+        skills: skills.unwrap_or_default().iter().filter_map(one).collect(),
+        role: role.and_then(|role| role.template()),
+    }
 }
 
 fn prompt(field: &Field<'_>) -> Option<Prompt> {
@@ -244,15 +283,18 @@ fn provider(field: &Field<'_>) -> Option<Provider> {
     if text.contains("{{") {
         return field.template().map(Provider::Template);
     }
-    if FOREIGN.contains(&text.as_str()) {
-        let what = format!("Callgate cannot run the agent `{text}`");
-        field.finding(Code::ForeignAgent, what);
-        return Some(Provider::Foreign(text));
+    let name = text.trim();
+    match name.parse::<AgentKind>() {
+        Ok(kind) => Some(Provider::Known(kind)),
+        Err(error) if name.is_empty() || name == REMOVED => {
+            field.finding(Code::Malformed, error.to_string());
+            None
+        }
+        Err(error) => {
+            field.finding(Code::ForeignAgent, error.to_string());
+            Some(Provider::Foreign(name.to_owned()))
+        }
     }
-    let read = text.parse::<AgentKind>();
-    read.map(Provider::Known)
-        .map_err(|error| field.finding(Code::Malformed, error.to_string()))
-        .ok()
 }
 
 type Texts = Vec<(&'static str, Template)>;
@@ -262,12 +304,9 @@ fn options(field: &Field<'_>) -> (Options, Texts) {
     field.only(&known, Code::UnknownKey);
     let text = |key: &'static str| Some((key, field.get(key)?.template()?));
     let texts = TEXTS.into_iter().filter_map(text).collect();
-    let number = |key| field.get(key).and_then(|field: Field<'_>| field.number());
-    let whole = |key, most| {
-        field
-            .get(key)
-            .and_then(|field: Field<'_>| field.whole(1, most))
-    };
+    let number = |key| option(&field.get(key)?);
+    let whole =
+        |key, most: u32| option(&field.get(key)?).filter(|count| (1..=most).contains(count));
     let options = Options {
         allowed_tools: field
             .get("allowed_tools")
@@ -288,6 +327,15 @@ fn options(field: &Field<'_>) -> (Options, Texts) {
     (options, texts)
 }
 
+/// A number among the options. Another value is left out, with a warning: options are the agent's.
+fn option<T: std::str::FromStr>(field: &Field<'_>) -> Option<T> {
+    let number = field.plain().and_then(|text| text.trim().parse().ok());
+    if number.is_none() {
+        field.warning(Code::IgnoredKey, "ignored: expected a number".to_owned());
+    }
+    number
+}
+
 fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
     let list = field.either(&["parallel", "branches", "steps"]);
     let strategy = field
@@ -295,7 +343,7 @@ fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
         .and_then(|field| field.one_of(&STRATEGIES))
         .unwrap_or_default();
     let most = field.get("max_concurrent");
-    let most = most.and_then(|field| field.whole(0, MAX_CONCURRENT));
+    let most = most.and_then(|field| field.whole(0, u32::MAX));
     let Some(list) = list else {
         field.finding(Code::Malformed, "`branches` is missing".to_owned());
         return None;
@@ -319,6 +367,7 @@ fn parallel(field: &Field<'_>) -> Option<ParsedKind> {
         );
     }
     let most = most.filter(|most| *most > 0).unwrap_or(CONCURRENT);
+    let most = most.min(MAX_CONCURRENT);
     Some(ParsedKind {
         kind: Kind::Parallel(Parallel {
             branches,
@@ -338,8 +387,8 @@ fn operation(field: &Field<'_>) -> Option<Kind> {
             Some((plugin, name)) => (plugin.to_owned(), name.to_owned()),
             None => {
                 let what = format!("`{text}` does not name a plugin: write `plugin.operation`");
-                operation.finding(Code::Malformed, what);
-                return None;
+                operation.warning(Code::UnknownPlugin, what);
+                (String::new(), text)
             }
         },
     };

@@ -34,7 +34,7 @@ pub(super) fn repeated(name: &str, field: &Field<'_>) -> Option<Kind> {
     field.only(&KEYS, Code::UnknownKey);
     let over = match (field.either(&["over", "items"]), field.get("while")) {
         (Some(items), None) => items_of(&items).map(LoopOver::Items),
-        (None, Some(condition)) => condition.condition().map(LoopOver::While),
+        (None, Some(condition)) => condition.late_condition().map(LoopOver::While),
         (Some(_), Some(_)) | (None, None) => {
             let what = "a loop needs either `over` or `while`".to_owned();
             field.finding(Code::Malformed, what);
@@ -52,7 +52,7 @@ fn item(field: &Field<'_>) -> Option<Item> {
 }
 
 pub(super) fn while_holds(field: &Field<'_>) -> Option<Kind> {
-    let condition = field.must("while").and_then(|field| field.condition());
+    let condition = field.must("while").and_then(|field| field.late_condition());
     around(field, condition.map(LoopOver::While))
 }
 
@@ -68,11 +68,8 @@ fn around(field: &Field<'_>, over: Option<LoopOver>) -> Option<Kind> {
 
 fn looped(field: &Field<'_>, over: LoopOver, body: Vec<String>, is_lenient: bool) -> Option<Kind> {
     let most = field.get("max_iterations").and_then(|field| limit(&field));
-    let stop = field.get("break_when");
-    let break_when = stop.as_ref().and_then(Field::condition);
-    if stop.is_some() && break_when.is_none() {
-        return None;
-    }
+    let break_when = field.get("break_when");
+    let break_when = break_when.and_then(|field| field.late_condition());
     Some(Kind::Loop(Loop {
         over,
         body,
@@ -88,8 +85,14 @@ fn limit(field: &Field<'_>) -> Option<Limit> {
         let most = field.whole(0, MAX_ITERATIONS)?;
         return Some(Limit::Fixed(most)).filter(|_| most > 0);
     }
-    let read = Arithmetic::read(&field.text()?);
-    read.map(Limit::Computed)
-        .map_err(|error| field.finding(Code::Malformed, error.to_string()))
-        .ok()
+    let error = match Arithmetic::read(&field.text()?) {
+        Ok(sum) => return Some(Limit::Computed(sum)),
+        Err(error) => error,
+    };
+    let template = field.template()?;
+    if template.paths().is_empty() {
+        // It fails when the loop begins.
+        field.warning(Code::BadTemplate, error.to_string());
+    }
+    Some(Limit::Template(template))
 }

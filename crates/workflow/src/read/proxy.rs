@@ -50,6 +50,11 @@ fn read(field: &Field<'_>, beside: Option<&Field<'_>>, is_agent: bool) -> Proxy 
     let items = list.as_ref().and_then(Field::items).unwrap_or_default();
     for (index, item) in items.iter().enumerate() {
         if let Some((tools, places)) = tools(item, index, proxy.enable) {
+            let mut known = proxy.plugin_tools.iter();
+            if proxy.enable && known.any(|known| known.plugin == tools.plugin) {
+                let what = format!("`{}` has two entries", tools.plugin);
+                item.finding(Code::NameCollision, what);
+            }
             proxy.plugin_tools.push(tools);
             proxy.places.push(places);
         }
@@ -66,9 +71,11 @@ fn tools(field: &Field<'_>, index: usize, is_on: bool) -> Option<(PluginTools, T
     let items = expose.as_ref().and_then(Field::items).unwrap_or_default();
     if items.is_empty() && is_on {
         // An empty `expose` never means all operations: each must be named.
-        let what = "`expose` must name at least one operation".to_owned();
-        let place = expose.as_ref().unwrap_or(field).node.place;
-        field.at("expose", place).finding(Code::EmptyProxy, what);
+        let what = "no operation of the plugin is offered: `expose` names none".to_owned();
+        expose
+            .as_ref()
+            .unwrap_or(field)
+            .warning(Code::EmptyProxy, what);
     }
     let plugin = plugin?;
     let name = plugin.text()?;

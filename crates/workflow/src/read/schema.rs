@@ -125,6 +125,7 @@ fn of_key(key: &str) -> Value {
         "on_success" | "on_failure" | "on_complete" => json!({"$ref": "#/$defs/ending"}),
         "continue_on_error" => json!({"type": "boolean"}),
         "depends_on" | "body" | "tools" => texts(),
+        "skills" => json!({"type": "array", "items": {"type": ["string", "object"]}}),
         budget::KEY => budget(),
         "parallel" | "branches" | "steps" => {
             json!({"type": "array", "items": {"anyOf": [{"type": "string"}, {"$ref": "#/$defs/state"}]}})

@@ -64,15 +64,8 @@ pub(super) const COMMON: [&str; 21] = [
     "tools",
 ];
 
-/// The limit of `retry.max_attempts`.
-const MAX_ATTEMPTS: u32 = 1000;
-
-pub(super) const STATUSES: [(&str, Status); 4] = [
-    ("success", Status::Success),
-    ("failure", Status::Failure),
-    ("succeeded", Status::Success),
-    ("failed", Status::Failure),
-];
+pub(super) const STATUSES: [(&str, Status); 2] =
+    [("success", Status::Success), ("failure", Status::Failure)];
 
 /// The keys of `retry`.
 pub(super) const RETRY: [&str; 7] = [
@@ -122,7 +115,7 @@ pub(super) fn read(name: &str, field: &Field<'_>) -> Option<Vec<State>> {
         continue_on_error: flag(field, "continue_on_error"),
         dir: field.get("dir").and_then(|field| field.template()),
         depends_on: texts(field, "depends_on"),
-        when: field.get("when").and_then(|field| field.condition()),
+        when: field.get("when").and_then(|field| field.late_condition()),
         hooks: hooks::of_state(field),
         capture: capture(field),
         proxy: proxy::of_state(field, matches!(kind, Kind::Agent(_))),
@@ -192,7 +185,11 @@ fn capture(field: &Field<'_>) -> Capture {
     );
     let name = |key| field.get(key).and_then(|field: Field<'_>| field.text());
     if let Some(encoding) = field.get("encoding") {
-        encoding.one_of(&[("utf-8", ()), ("utf8", ()), ("UTF-8", ())]);
+        let text = encoding.text().unwrap_or_default().to_lowercase();
+        if !["utf-8", "utf8"].contains(&text.as_str()) {
+            let what = format!("`{text}` is ignored: outputs are read as UTF-8");
+            encoding.warning(Code::IgnoredKey, what);
+        }
     }
     Capture {
         stdout: name("stdout"),
@@ -212,8 +209,8 @@ fn size(field: &Field<'_>) -> Option<usize> {
     let bytes = digits.trim().parse::<usize>().ok();
     let bytes = bytes.and_then(|bytes| bytes.checked_mul(factor));
     if bytes.is_none() {
-        let what = "expected a size such as `64KB` or `10MB`".to_owned();
-        field.finding(Code::Malformed, what);
+        let what = "ignored: expected a size such as `64KB` or `10MB`".to_owned();
+        field.warning(Code::IgnoredKey, what);
     }
     bytes
 }
@@ -225,18 +222,22 @@ fn texts(field: &Field<'_>, key: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Restricts names to characters that are safe in paths and templates.
+/// Refuses names that would make the keys of visits ambiguous, and warns of those that templates cannot spell.
 fn check_name(name: &str, field: &Field<'_>) {
     let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-    if name.is_empty() || !name.chars().all(is_part) {
+    if name.is_empty() || name.contains(['/', '#', '@']) || name.contains(char::is_control) {
         let what = format!("`{name}` is not a valid state name: use letters, digits, `_` and `-`");
         field.finding(Code::Malformed, what);
+    } else if !name.chars().all(is_part) {
+        let what =
+            format!("templates cannot name the state `{name}`: use letters, digits, `_` and `-`");
+        field.warning(Code::BadTemplate, what);
     }
 }
 
 fn kind(field: &Field<'_>) -> Option<Type> {
     let written = match field.get("type") {
-        Some(kind) => kind.one_of(&TYPES)?,
+        Some(kind) => kind.one_of_any_case(&TYPES)?,
         None if field.get("agent").is_some() || field.get("provider").is_some() => Type::Agent,
         None if field.get("command").is_some() => Type::Command,
         None if field.get("script_file").is_some() => Type::Command,
@@ -275,7 +276,10 @@ fn retry(field: &Field<'_>) -> Retry {
         if (least..=most).contains(&number) {
             return Some(number);
         }
-        let what = format!("expected a number from {least} to {most}");
+        let what = match most {
+            f64::MAX => format!("expected a number from {least}"),
+            most => format!("expected a number from {least} to {most}"),
+        };
         field.finding(Code::Malformed, what);
         None
     };
@@ -284,7 +288,7 @@ fn retry(field: &Field<'_>) -> Retry {
     Retry {
         max_attempts: field
             .get("max_attempts")
-            .and_then(|field| field.whole(1, MAX_ATTEMPTS))
+            .and_then(|field| field.whole(1, u32::MAX))
             .unwrap_or(default.max_attempts),
         initial_delay: span("initial_delay").unwrap_or(default.initial_delay),
         max_delay: span("max_delay").unwrap_or(default.max_delay),
@@ -292,13 +296,9 @@ fn retry(field: &Field<'_>) -> Retry {
             .get("backoff")
             .and_then(|field| field.one_of(&BACKOFFS))
             .unwrap_or_default(),
-        multiplier: bounded("multiplier", 0.0, 1000.0).unwrap_or(default.multiplier),
+        multiplier: bounded("multiplier", 0.0, f64::MAX).unwrap_or(default.multiplier),
         jitter: bounded("jitter", 0.0, 1.0).unwrap_or(default.jitter),
-        retryable_exit_codes: codes
-            .iter()
-            .filter_map(|field| field.whole(0, 255))
-            .map(i64::from)
-            .collect(),
+        retryable_exit_codes: codes.iter().filter_map(Field::integer).collect(),
     }
 }
 
@@ -325,28 +325,42 @@ fn transitions(field: &Field<'_>) -> Vec<Transition> {
 fn target(field: &Field<'_>, key: &str, default: Status) -> Option<Target> {
     let field = field.get(key)?;
     if field.node.get("message").is_none() && field.node.get("status").is_none() {
-        return field.text().map(Target::State);
+        let name = match key {
+            // As AWF, which takes any other key for a text.
+            "on_failure" => field.word(),
+            _ => field.text(),
+        };
+        return name.map(Target::State);
     }
     field.only(&["message", "status"], Code::UnknownKey);
-    Some(Target::End(ending(&field, default)))
+    if default == Status::Failure && field.get("message").is_none() {
+        field.finding(Code::Malformed, "`message` is missing".to_owned());
+    }
+    // A number is the exit code of a failure.
+    let code = field.get("status").filter(Field::is_number);
+    let Some(code) = code else {
+        return Some(Target::End(ending(&field, default)));
+    };
+    let exit_code = code.integer().and_then(|code| u8::try_from(code).ok());
+    if exit_code.is_none() {
+        let what = "ignored: an exit code is a number from 0 to 255".to_owned();
+        code.warning(Code::IgnoredKey, what);
+    }
+    Some(Target::End(Ending {
+        status: Status::Failure,
+        message: field.get("message").and_then(|field| field.template()),
+        exit_code: exit_code.filter(|code| *code > 0),
+    }))
 }
 
 pub(super) fn ending(field: &Field<'_>, default: Status) -> Ending {
     let message: Option<Template> = field.get("message").and_then(|field| field.template());
     let status = field.get("status");
-    // A number is the exit code of a failure.
-    if let Some(code) = status.as_ref().filter(|status| status.is_number()) {
-        if message.is_none() {
-            field.finding(Code::Malformed, "`message` is missing".to_owned());
-        }
-        let code = code.whole(1, 255).and_then(|code| u8::try_from(code).ok());
-        return Ending {
-            status: Status::Failure,
-            message,
-            exit_code: code,
-        };
-    }
-    let status = status.and_then(|field| field.one_of(&STATUSES));
+    let status = status.and_then(|field| match field.path.ends_with("on_failure.status") {
+        // AWF reads only numbers there.
+        true => field.known(&STATUSES),
+        false => field.one_of(&STATUSES),
+    });
     Ending {
         status: status.unwrap_or(default),
         message,

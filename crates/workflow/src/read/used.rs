@@ -2,7 +2,7 @@
 
 use crate::{
     Kind, State,
-    model::{Hook, Inputs, Item, Items, Limit, LoopOver, Prompt, Script},
+    model::{Hook, Inputs, Item, Items, Limit, LoopOver, Prompt, Script, public_name},
 };
 
 /// A path in a template or condition.
@@ -19,10 +19,13 @@ pub(super) struct Used {
 pub(super) enum Role {
     /// Before the state runs.
     Before,
-    /// Before an agent runs. Prompts are for people, so lower case is only a warning there.
-    Prompt,
-    /// Once the state has run, or several times.
+    /// Before the state runs, in a text that AWF does not check. A value that never exists is only a warning there: the
+    /// state fails once it is reached.
+    Lenient,
+    /// Once the state has run.
     Later,
+    /// Once the state has run, in a text that AWF does not check.
+    LenientLater,
     /// A condition, before the state runs.
     Condition,
     /// A condition once the state has run, or several times.
@@ -36,7 +39,12 @@ impl Role {
 
     /// Whether the value must exist before the state runs for the first time.
     pub(super) fn is_before(self) -> bool {
-        matches!(self, Self::Before | Self::Prompt | Self::Condition)
+        matches!(self, Self::Before | Self::Lenient | Self::Condition)
+    }
+
+    /// Whether a value that never exists keeps the workflow from running.
+    pub(super) fn is_strict(self) -> bool {
+        matches!(self, Self::Before | Self::Later)
     }
 }
 
@@ -99,20 +107,23 @@ fn of_kind(kind: &Kind, note: Note<'_>) {
     match kind {
         Kind::Command(command) => match &command.script {
             Script::Text(template) => note("command", Role::Before, template.paths()),
-            Script::File(template) => note("script_file", Role::Before, template.paths()),
+            Script::File(template) => note("script_file", Role::Lenient, template.paths()),
         },
         Kind::Agent(agent) => {
             match &agent.prompt {
-                Prompt::Text(template) => note("prompt", Role::Prompt, template.paths()),
-                Prompt::File(template) => note("prompt_file", Role::Before, template.paths()),
+                Prompt::Text(template) => note("prompt", Role::Lenient, template.paths()),
+                Prompt::File(template) => note("prompt_file", Role::Lenient, template.paths()),
+            }
+            if let Some(role) = &agent.before.role {
+                note("role", Role::Lenient, role.paths());
             }
             for (key, template) in &agent.texts {
-                note(&format!("options.{key}"), Role::Prompt, template.paths());
+                note(&format!("options.{key}"), Role::Lenient, template.paths());
             }
         }
         Kind::Terminal(ending) => {
             if let Some(message) = &ending.message {
-                note("message", Role::Later, message.paths());
+                note("message", Role::LenientLater, message.paths());
             }
         }
         Kind::Loop(inner) => of_loop(inner, note),
@@ -123,21 +134,30 @@ fn of_kind(kind: &Kind, note: Note<'_>) {
 }
 
 fn of_loop(inner: &crate::Loop, note: Note<'_>) {
+    // AWF knows no `loop` on a state.
+    let is_on_state = inner.body.iter().any(|name| public_name(name) != name);
+    let before = if is_on_state {
+        Role::Lenient
+    } else {
+        Role::Before
+    };
     match &inner.over {
         LoopOver::While(condition) => note("while", Role::LaterCondition, condition.paths()),
         LoopOver::Items(Items::Template(template)) => {
-            note("items", Role::Before, template.paths());
+            note("items", before, template.paths());
         }
         LoopOver::Items(Items::List(items)) => {
             for (at, item) in items.iter().enumerate() {
                 if let Item::Template(template) = item {
-                    note(&format!("items[{at}]"), Role::Before, template.paths());
+                    note(&format!("items[{at}]"), before, template.paths());
                 }
             }
         }
     }
-    if let Limit::Computed(sum) = &inner.max_iterations {
-        note("max_iterations", Role::Before, sum.paths());
+    match &inner.max_iterations {
+        Limit::Fixed(_) => {}
+        Limit::Computed(sum) => note("max_iterations", before, sum.paths()),
+        Limit::Template(template) => note("max_iterations", before, template.paths()),
     }
     if let Some(condition) = &inner.break_when {
         note("break_when", Role::LaterCondition, condition.paths());
@@ -147,7 +167,7 @@ fn of_loop(inner: &crate::Loop, note: Note<'_>) {
 fn of_inputs(path: &str, inputs: &Inputs, note: Note<'_>) {
     match inputs {
         Inputs::Value(_) => {}
-        Inputs::Text(template) => note(path, Role::Before, template.paths()),
+        Inputs::Text(template) => note(path, Role::Lenient, template.paths()),
         Inputs::List(items) => {
             for (at, item) in items.iter().enumerate() {
                 of_inputs(&format!("{path}[{at}]"), item, note);

@@ -1,21 +1,15 @@
 //! One attempt at a state.
 
-use std::{
-    fs,
-    path::PathBuf,
-    sync::{Mutex, PoisonError},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
-use callgate_agent::{AgentKind, Budget, Options, Step, StepEvent};
+use callgate_agent::Spent;
 use callgate_call::TraceContext;
 use serde_json::{Map, Value};
 
 use super::{Run, RunError, RunFrame, command};
 use crate::{
-    Agent, AgentTask, Event, Failure, Kind, Operation, OperationTask, Outcome, OutputFormat, Proxy,
-    RunPlace, State, Status, Turn, Usage,
-    model::{Command, Inputs, Prompt, Provider, public_name},
+    Failure, Kind, Operation, OperationTask, Outcome, OutputFormat, RunPlace, State, Status, Usage,
+    model::{Command, Inputs, public_name},
     template::{Template, TemplateError},
 };
 
@@ -34,8 +28,15 @@ impl Run<'_> {
         }
         let done = match &state.kind {
             Kind::Command(command) => self.command(frame, state, command).await,
-            Kind::Agent(agent) => self.agent(frame, state, agent).await,
-            Kind::Operation(operation) => self.operation(frame, state, operation).await,
+            Kind::Agent(agent) => self.agent(frame, key, state, agent).await,
+            Kind::Operation(operation) => {
+                let call = Spent {
+                    calls: 1,
+                    ..Spent::default()
+                };
+                self.walk.journal.used(key, call)?;
+                self.operation(frame, state, operation).await
+            }
             Kind::Parallel(parallel) => return self.parallel(frame, key, state, parallel).await,
             Kind::Loop(inner) => {
                 let done = self.around(frame, key, state, inner).await?;
@@ -72,7 +73,7 @@ impl Run<'_> {
     }
 
     /// The working directory of a state, relative to the run's.
-    fn dir(&self, frame: &RunFrame, state: &State) -> Result<PathBuf, Failure> {
+    pub(super) fn dir(&self, frame: &RunFrame, state: &State) -> Result<PathBuf, Failure> {
         match &state.dir {
             None => Ok(self.workdir().to_owned()),
             Some(dir) => Ok(self.workdir().join(self.rendered(frame, "dir", dir)?)),
@@ -121,121 +122,6 @@ impl Run<'_> {
         done
     }
 
-    async fn agent(
-        &self,
-        frame: &RunFrame,
-        state: &State,
-        agent: &Agent,
-    ) -> Result<Outcome, Failure> {
-        let prompt = self.prompt(frame, &agent.prompt)?;
-        let earlier = self.earlier_turns(agent)?;
-        let task = self.agent_task(frame, state, agent, (&earlier, &prompt))?;
-        let used = Mutex::new(Usage::default());
-        let tell = |event: StepEvent| {
-            note_usage(&used, &event);
-            self.tell(Event::Agent {
-                step: public_name(&state.name).to_owned(),
-                event,
-            });
-        };
-        let working = self.walk.step_runner.agent(task, frame.stop.clone(), &tell);
-        let mut outcome = match working.await {
-            Ok(outcome) => outcome,
-            Err(Failure::Stopped) => return Err(Failure::Stopped),
-            Err(Failure::Failed(why) | Failure::TimedOut(why)) => Outcome::failure(why),
-        };
-        outcome.usage = used.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if outcome.has_failed() {
-            return Ok(outcome);
-        }
-        if agent.is_tracked || agent.continue_from.is_some() {
-            outcome.turns = earlier;
-            outcome.turns.push(Turn {
-                prompt,
-                answer: outcome.output.clone(),
-            });
-        }
-        Ok(formatted(agent.output_format, outcome))
-    }
-
-    fn agent_task(
-        &self,
-        frame: &RunFrame,
-        state: &State,
-        agent: &Agent,
-        (earlier, prompt): (&[Turn], &str),
-    ) -> Result<AgentTask, Failure> {
-        let mut options = agent.options.clone();
-        for (key, template) in &agent.texts {
-            let text = self.rendered(frame, &format!("options.{key}"), template)?;
-            set(&mut options, key, text);
-        }
-        let dir = self.dir(frame, state)?;
-        let found = fs::canonicalize(&dir).ok().filter(|dir| dir.is_dir());
-        let workdir =
-            found.ok_or_else(|| Failure::Failed(format!("`{}` is not a folder", dir.display())))?;
-        // A proxy that is switched off offers nothing.
-        let proxy = state.proxy.as_ref().filter(|proxy| proxy.enable);
-        let proxy = proxy.cloned().unwrap_or_default();
-        let kind = self.provider(frame, &agent.provider)?;
-        Ok(AgentTask {
-            state: public_name(&state.name).to_owned(),
-            step: Step {
-                kind,
-                prompt: continued(earlier, with_system(kind, &mut options, prompt)),
-                workdir,
-                proxy: proxy.agent_proxy(),
-                options,
-                timeout: state.timeout,
-                // That of the state and of its run, in `place`, is the only one.
-                budget: Budget::default(),
-            },
-            plugin_tools: proxy.plugin_tools,
-            tools: proxy.tools,
-            place: frame.place(),
-        })
-    }
-
-    fn provider(&self, frame: &RunFrame, provider: &Provider) -> Result<AgentKind, Failure> {
-        match provider {
-            Provider::Known(kind) => Ok(*kind),
-            Provider::Foreign(name) => Err(Failure::Failed(format!(
-                "Callgate cannot run the agent `{name}`"
-            ))),
-            Provider::Template(template) => {
-                let name = self.rendered(frame, "provider", template)?;
-                let kind = name.trim().parse::<AgentKind>();
-                kind.map_err(|error| Failure::Failed(error.to_string()))
-            }
-        }
-    }
-
-    /// The turns of the conversation that an agent continues.
-    fn earlier_turns(&self, agent: &Agent) -> Result<Vec<Turn>, Failure> {
-        let Some(earlier) = &agent.continue_from else {
-            return Ok(Vec::new());
-        };
-        let outcome = self.values.conversation(earlier);
-        outcome.map(|outcome| outcome.turns).ok_or_else(|| {
-            Failure::Failed(format!(
-                "continue_from: state `{earlier}` has no conversation to continue; it must have run, with `conversation`"
-            ))
-        })
-    }
-
-    fn prompt(&self, frame: &RunFrame, prompt: &Prompt) -> Result<String, Failure> {
-        let path = match prompt {
-            Prompt::Text(template) => return self.rendered(frame, "prompt", template),
-            Prompt::File(template) => self.rendered(frame, "prompt_file", template)?,
-        };
-        let path = self.beside(&path);
-        let wrong =
-            |why: String| Failure::Failed(format!("prompt_file `{}`: {why}", path.display()));
-        let text = fs::read_to_string(&path).map_err(|error| wrong(error.to_string()))?;
-        let template = Template::read(&text).map_err(|error| wrong(error.to_string()))?;
-        self.rendered(frame, "prompt_file", &template)
-    }
-
     /// A path that is relative to the workflow's folder, or begins with `~/`.
     pub(super) fn beside(&self, path: &str) -> PathBuf {
         if let (Some(rest), Some(home)) = (path.strip_prefix("~/"), self.home()) {
@@ -257,6 +143,12 @@ impl Run<'_> {
         state: &State,
         operation: &Operation,
     ) -> Result<Outcome, Failure> {
+        if operation.plugin.is_empty() {
+            let name = &operation.operation;
+            return Err(Failure::Failed(format!(
+                "operation `{name}` does not name a plugin: write `plugin.{name}`"
+            )));
+        }
         let inputs = self.filled(frame, &operation.inputs)?;
         let task = OperationTask {
             state: public_name(&state.name).to_owned(),
@@ -302,7 +194,7 @@ impl Run<'_> {
 }
 
 impl RunFrame {
-    fn place(&self) -> RunPlace {
+    pub(super) fn place(&self) -> RunPlace {
         RunPlace {
             trace: self.trace.clone(),
             spending: self.spending.clone(),
@@ -310,81 +202,8 @@ impl RunFrame {
     }
 }
 
-/// Keeps what a step used, also of one that failed.
-fn note_usage(used: &Mutex<Usage>, event: &StepEvent) {
-    let mut used = used.lock().unwrap_or_else(PoisonError::into_inner);
-    match event {
-        StepEvent::Started { step, .. } => used.agents.push(step.clone()),
-        StepEvent::Finished { tokens, calls, .. } => used.add(&Usage {
-            agents: Vec::new(),
-            calls: calls.made,
-            tokens_input: tokens.input,
-            tokens_output: tokens.output,
-            cost_usd: tokens.cost_usd,
-        }),
-        StepEvent::Warning { .. }
-        | StepEvent::Text { .. }
-        | StepEvent::Call(_)
-        | StepEvent::CallEnded(_)
-        | StepEvent::Bypassed { .. }
-        | StepEvent::NativeRefused { .. } => {}
-    }
-}
-
-impl Proxy {
-    fn agent_proxy(&self) -> callgate_agent::Proxy {
-        match (self.enable, self.intercept_builtins) {
-            (false, _) => callgate_agent::Proxy::Off,
-            (true, true) => callgate_agent::Proxy::Full,
-            (true, false) => callgate_agent::Proxy::Additive,
-        }
-    }
-}
-
-/// The prompt with the system prompt in front, for an agent that has no place of its own for it.
-fn with_system(kind: AgentKind, options: &mut Options, prompt: &str) -> String {
-    if kind == AgentKind::OpenAiCompatible {
-        return prompt.to_owned();
-    }
-    match options.system_prompt.take() {
-        Some(system) => format!("{}\n\n{prompt}", system.trim_end()),
-        None => prompt.to_owned(),
-    }
-}
-
-/// The prompt after the turns so far. They are passed on as text, so that every agent can continue, and a run that was
-/// resumed can, too.
-fn continued(earlier: &[Turn], prompt: String) -> String {
-    if earlier.is_empty() {
-        return prompt;
-    }
-    let mut text = "This continues an earlier conversation. It went:\n".to_owned();
-    for turn in earlier {
-        text.push_str(&format!(
-            "\n[user]\n{}\n\n[you]\n{}\n",
-            turn.prompt, turn.answer
-        ));
-    }
-    text.push_str("\nThe user now says:\n\n");
-    text.push_str(&prompt);
-    text
-}
-
-fn set(options: &mut Options, key: &str, text: String) {
-    match key {
-        "model" => options.model = Some(text),
-        "permission_mode" => options.permission_mode = Some(text),
-        "approval_mode" => options.approval_mode = Some(text),
-        "sandbox" => options.sandbox = Some(text),
-        "base_url" => options.base_url = Some(text),
-        "api_key" => options.api_key = Some(text),
-        "system_prompt" => options.system_prompt = Some(text),
-        _ => {}
-    }
-}
-
 /// Applies the output format: an output that should be JSON and is not fails the state.
-fn formatted(format: OutputFormat, mut outcome: Outcome) -> Outcome {
+pub(super) fn formatted(format: OutputFormat, mut outcome: Outcome) -> Outcome {
     match format {
         OutputFormat::Text => {}
         OutputFormat::Json if outcome.has_failed() => {}

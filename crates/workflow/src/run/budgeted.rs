@@ -1,20 +1,21 @@
 //! Work of a run within a budget.
 
-use callgate_agent::{Budget, Spending};
+use callgate_agent::{Budget, Spending, Spent};
 
 use super::{RunError, RunFrame};
 
-/// Runs `work` in a frame of its own that counts against `budget`. `Err` says why the budget ended the work.
+/// Runs `work` in a frame of its own that counts against what is left of `budget`. `Err` says why the budget ended the
+/// work.
 pub(super) async fn budgeted<T, W: Future<Output = Result<T, RunError>>>(
     frame: &RunFrame,
     of: String,
-    budget: Budget,
+    (budget, earlier): (Budget, Spent),
     work: impl FnOnce(RunFrame) -> W,
 ) -> Result<Result<T, RunError>, String> {
     if budget.is_unlimited() {
         return Ok(work(frame.clone()).await);
     }
-    let spending = Spending::new(of, budget, Some(frame.spending.clone()));
+    let spending = Spending::continued(of, budget, earlier, Some(frame.spending.clone()));
     let stop = frame.stop.child_token();
     let inner = RunFrame {
         stop: stop.clone(),

@@ -1,6 +1,9 @@
 //! Runs a command of a workflow below a warden. It ends with its state, together with everything it started.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use callgate_boxes::{BoxPlan, Occupant, OpenBox};
 use callgate_process::{CloseTimes, Ending, Process, ProcessSpec};
@@ -13,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{Failure, Outcome, Status};
 
 const SHELL: &str = "/bin/sh";
+/// Shells that understand what is written for `/bin/sh`. Another `$SHELL` is not used.
+const SHELLS: [&str; 8] = ["sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "yash"];
 /// How much is kept of each stream; the rest is read and dropped.
 const MAX_STREAM_BYTES: usize = 4 * 1024 * 1024;
 /// The time between SIGTERM and SIGKILL.
@@ -36,9 +41,9 @@ pub(super) enum Runnable {
 
 impl Runnable {
     /// The program to start, and its arguments.
-    fn program(self) -> (String, Vec<String>) {
+    fn program(self, shell: String) -> (String, Vec<String>) {
         match self {
-            Self::Shell(command) => (SHELL.to_owned(), vec!["-c".to_owned(), command]),
+            Self::Shell(command) => (shell, vec!["-c".to_owned(), command]),
             Self::Script {
                 interpreter,
                 argument,
@@ -67,11 +72,12 @@ pub(super) async fn run(
     ready: CommandRun<'_>,
     stop: &CancellationToken,
 ) -> Result<Outcome, Failure> {
+    let shell = shell(&ready.env);
     let occupant = || Occupant {
         title: "workflow command".to_owned(),
         // An interpreter is not granted: the file that names it is not trusted.
         program: match &ready.script {
-            Runnable::Shell(_) => SHELL.into(),
+            Runnable::Shell(_) => shell.clone().into(),
             Runnable::Script { file, .. } => file.clone(),
         },
         warden_program: Some(ready.warden_program.clone()),
@@ -81,7 +87,7 @@ pub(super) async fn run(
     let open_box = open_box
         .transpose()
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let done = run_in(open_box.as_ref(), ready, stop).await;
+    let done = run_in(open_box.as_ref(), (ready, shell.clone()), stop).await;
     if let Some(open_box) = open_box {
         open_box.close().await;
     }
@@ -90,10 +96,10 @@ pub(super) async fn run(
 
 async fn run_in(
     open_box: Option<&OpenBox>,
-    ready: CommandRun<'_>,
+    (ready, shell): (CommandRun<'_>, String),
     stop: &CancellationToken,
 ) -> Result<Outcome, Failure> {
-    let (program, args) = ready.script.program();
+    let (program, args) = ready.script.program(shell);
     let spec = ProcessSpec {
         warden_program: ready.warden_program,
         command: program,
@@ -127,6 +133,17 @@ async fn run_in(
     };
     process.close(times).await;
     Err(failure)
+}
+
+/// The user's shell, as `$SHELL` names it, or else `/bin/sh`.
+fn shell(env: &[(String, String)]) -> String {
+    let named = env.iter().find(|(name, _)| name == "SHELL");
+    let named = named.map(|(_, shell)| Path::new(shell));
+    let usable = named.filter(|shell| {
+        let name = shell.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| SHELLS.contains(&name)) && shell.is_absolute() && shell.is_file()
+    });
+    usable.map_or_else(|| SHELL.to_owned(), |shell| shell.display().to_string())
 }
 
 fn outcome(ending: &Ending, output: String, stderr: String) -> Outcome {
@@ -167,4 +184,22 @@ async fn read_capped<R: AsyncRead + Unpin>(stream: Option<R>) -> Vec<u8> {
         bytes.extend_from_slice(&piece[..length.min(room)]);
     }
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_run_in_the_users_shell_if_it_is_one_of_posix() {
+        let of = |value: &str| shell(&[("SHELL".to_owned(), value.to_owned())]);
+        assert_eq!(shell(&[]), "/bin/sh");
+        assert_eq!(of("/bin/sh"), "/bin/sh");
+        for other in ["sh", "/bin/none/bash", "/bin/true", ""] {
+            assert_eq!(of(other), "/bin/sh", "{other}");
+        }
+        if Path::new("/bin/bash").is_file() {
+            assert_eq!(of("/bin/bash"), "/bin/bash");
+        }
+    }
 }

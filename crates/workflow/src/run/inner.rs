@@ -11,9 +11,7 @@ use super::{MAX_VISITS, Next, Run, RunError, RunFrame};
 use crate::{
     Exit, Kind, Loop, Outcome, Parallel, State, Status, Strategy,
     expression::ExpressionError,
-    model::{Item, Items, Limit, LoopOver, public_name},
-    read::MAX_ITERATIONS,
-    template::TemplateError,
+    model::{LoopOver, public_name},
 };
 
 impl Run<'_> {
@@ -247,8 +245,8 @@ impl Run<'_> {
             return Ok(false);
         };
         match condition.holds(&self.scope(round)) {
-            // A state of the body that was passed over cannot end the loop.
-            Err(ExpressionError::Missing(path)) if self.is_of_body(inner, &path) => Ok(false),
+            // A state that was passed over cannot end the loop.
+            Err(ExpressionError::Missing(path)) if self.values.is_yet_to_run(&path) => Ok(false),
             holds => holds.map_err(|error| format!("break_when: {error}")),
         }
     }
@@ -266,6 +264,7 @@ impl Run<'_> {
             {
                 true
             }
+            Err(ExpressionError::Missing(path)) if self.values.is_yet_to_run(&path) => false,
             holds => holds.map_err(|error| format!("while: {error}"))?,
         };
         let most = rounds.most;
@@ -314,39 +313,6 @@ impl Run<'_> {
         }
         false
     }
-
-    fn limit(&self, frame: &RunFrame, limit: &Limit) -> Result<usize, String> {
-        let most = match limit {
-            Limit::Fixed(most) => i64::from(*most),
-            Limit::Computed(sum) => {
-                let value = sum.value(&self.scope(frame));
-                value.map_err(|error| error.to_string())?
-            }
-        };
-        if !(1..=i64::from(MAX_ITERATIONS)).contains(&most) {
-            return Err(format!("`{most}` is not from 1 to {MAX_ITERATIONS}"));
-        }
-        usize::try_from(most).map_err(|error| error.to_string())
-    }
-
-    fn items(&self, frame: &RunFrame, items: &Items) -> Result<Vec<Value>, String> {
-        let scope = self.scope(frame);
-        let told = |error: TemplateError| error.to_string();
-        match items {
-            Items::List(items) => {
-                let one = |item: &Item| match item {
-                    Item::Value(value) => Ok(value.clone()),
-                    Item::Template(template) => template.value(&scope).map_err(told),
-                };
-                items.iter().map(one).collect()
-            }
-            Items::Template(template) => match template.value(&scope).map_err(told)? {
-                Value::Array(items) => Ok(items),
-                Value::String(text) => Ok(listed(&text)),
-                other => Err(format!("`{other}` is not a list")),
-            },
-        }
-    }
 }
 
 /// A loop at work.
@@ -364,12 +330,6 @@ enum RoundEnd {
     Left(Exit),
     /// The last state failed.
     Failed,
-}
-
-/// A text as a list: JSON, or else separated by commas.
-fn listed(text: &str) -> Vec<Value> {
-    let plain = || text.split(',').map(|item| item.trim().into()).collect();
-    serde_json::from_str(text).unwrap_or_else(|_| plain())
 }
 
 impl Strategy {

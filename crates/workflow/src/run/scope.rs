@@ -15,6 +15,7 @@ use crate::{
     Journal, Kind, Outcome, State, Workflow, beside,
     model::public_name,
     outcome::right_case,
+    span,
     template::{Lookup, below},
 };
 
@@ -175,6 +176,15 @@ impl RunValues {
             .is_some_and(|seen| seen["Status"] == "success")
     }
 
+    /// Whether a path is about a state that has not run.
+    pub(super) fn is_yet_to_run(&self, path: &str) -> bool {
+        let mut parts = path.split('.');
+        match (parts.next(), parts.next()) {
+            (Some("states"), Some(name)) => !self.locked().states.contains_key(name),
+            _ => false,
+        }
+    }
+
     /// The last outcome of a state with a conversation that can be continued.
     pub(super) fn conversation(&self, state: &str) -> Option<Outcome> {
         self.locked().turns.get(state).cloned()
@@ -191,7 +201,10 @@ impl RunValues {
         Some(match member {
             "id" | "ID" => self.run.clone().into(),
             "name" | "Name" => self.name.clone().into(),
-            "duration" | "Duration" => self.begun.elapsed().as_secs().into(),
+            "duration" => self.begun.elapsed().as_secs().into(),
+            "Duration" => span::shown(self.begun.elapsed()).into(),
+            // In conditions, as nanoseconds: they can be compared.
+            "Duration()" => u64::try_from(self.begun.elapsed().as_nanos()).ok()?.into(),
             "StartedAt" => self.begun_at.to_string().into(),
             "CurrentState" => self.locked().current.clone().into(),
             _ => return None,
@@ -213,19 +226,34 @@ impl Lookup for Scope<'_> {
                 [name] => self.values.env.get(name).map(|value| value.clone().into()),
                 _ => None,
             },
-            "context" => below(&self.values.context, rest).cloned(),
+            "context" => {
+                let right = rest.first().and_then(|member| match member.as_str() {
+                    "working_dir" => Some("WorkingDir"),
+                    "user" => Some("User"),
+                    "hostname" => Some("Hostname"),
+                    _ => None,
+                });
+                below(&self.values.context, &corrected(rest, right)).cloned()
+            }
             "awf" => below(&self.values.awf, rest).cloned(),
-            "error" => below(&self.values.locked().error, rest).cloned(),
+            "error" => {
+                let right = rest.first().and_then(|member| match member.as_str() {
+                    "message" => Some("Message"),
+                    "state" => Some("State"),
+                    "exit_code" => Some("ExitCode"),
+                    "type" => Some("Type"),
+                    _ => None,
+                });
+                below(&self.values.locked().error, &corrected(rest, right)).cloned()
+            }
             "vars" => {
                 let (name, rest) = rest.split_first()?;
                 below(self.values.locked().vars.get(name)?, rest).cloned()
             }
             "states" => {
                 let (name, rest) = rest.split_first()?;
-                let mut rest = rest.to_vec();
-                if let Some(right) = rest.first().and_then(|member| right_case(member)) {
-                    right.clone_into(&mut rest[0]);
-                }
+                let right = rest.first().and_then(|member| right_case(member));
+                let rest = corrected(rest, right);
                 below(self.values.locked().states.get(name)?, &rest).cloned()
             }
             _ => None,
@@ -245,6 +273,15 @@ impl Lookup for Scope<'_> {
         }
         beside::limited(&found).map_err(|error| told(&error.to_string()))
     }
+}
+
+/// A path whose first part has its right spelling. In lower case it is a warning of `validate`, or an error.
+fn corrected(path: &[String], right: Option<&str>) -> Vec<String> {
+    let mut path = path.to_vec();
+    if let (Some(first), Some(right)) = (path.first_mut(), right) {
+        right.clone_into(first);
+    }
+    path
 }
 
 fn context(workdir: &Path, env: &HashMap<String, String>) -> Value {

@@ -106,7 +106,8 @@ impl Run<'_> {
     ) -> Result<Outcome, RunError> {
         let of = format!("state `{}`", public_name(&state.name));
         let work = |frame: RunFrame| async move { self.with_retries(&frame, key, state).await };
-        let done = budgeted(frame, of, state.budget, work).await;
+        let earlier = self.walk.journal.spent(key);
+        let done = budgeted(frame, of, (state.budget, earlier), work).await;
         done.unwrap_or_else(|why| Ok(Outcome::failure(why)))
     }
 

@@ -1,6 +1,6 @@
 //! Files beside a workflow: called workflows, scripts, templates.
 
-use callgate_workflow::{Status, check_files, read};
+use callgate_workflow::{Journal, Resumption, Status, check_files, read};
 use serde_json::json;
 
 use crate::stage::{Stage, planned, right};
@@ -132,7 +132,7 @@ async fn a_resumed_run_calls_the_workflow_as_it_was() {
     );
     stage.place.file("go", "");
     let journal =
-        callgate_workflow::Journal::resume(stage.place.path(), &run, None).expect("it is there");
+        Journal::resume(stage.place.path(), &run, Resumption::default()).expect("it is there");
     let ended = stage.walk(&journal).await.expect("it ends");
     assert_eq!(ended.status, Status::Success, "{}", ended.message);
     assert_eq!(

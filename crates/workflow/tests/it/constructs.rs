@@ -37,6 +37,28 @@ states:
 }
 
 #[tokio::test]
+async fn a_transition_about_a_state_that_has_not_run_is_passed_over() {
+    let stage = Stage::default();
+    let text = "
+inputs: [{name: none}]
+states:
+  a:
+    type: command
+    command: echo a
+    transitions:
+      - {when: states.c.ExitCode != 0, goto: c}
+      - {when: states.c.Output contains 'x' or true, goto: c}
+      - {when: env.FLOW_NOT_SET == 'true' or inputs.none > 3, goto: c}
+      - {when: has(states.c.Output), goto: c}
+      - {when: inputs.none != 'x', goto: b}
+      - {goto: c}
+  b: {type: terminal, message: right}
+  c: {type: command, command: echo wrong}
+";
+    assert_eq!(stage.run(text, &[]).await.message, "right");
+}
+
+#[tokio::test]
 async fn a_workflow_starts_only_with_its_variables() {
     let stage = Stage::default();
     let text = "
@@ -168,4 +190,38 @@ fn inputs_can_have_to_be_files() {
         given("src/lib.rs"),
         Err("inputs.f: `src/lib.rs` does not end in .toml or .lock".to_owned())
     );
+}
+
+#[tokio::test]
+async fn skills_and_a_role_come_before_the_prompt() {
+    let stage = Stage::default();
+    for folder in [".awf/skills/go/docs", "own/audit", ".agents/roles/senior"] {
+        std::fs::create_dir_all(stage.place.path().join(folder)).expect("it is fresh");
+    }
+    stage.place.file(
+        ".awf/skills/go/SKILL.md",
+        "---\nname: go\n---\n\nReturn early.\n",
+    );
+    stage.place.file(".awf/skills/go/docs/more.md", "x");
+    stage.place.file("own/audit/SKILL.md", "Look twice.");
+    stage
+        .place
+        .file(".agents/roles/senior/AGENTS.md", "You are old.\n");
+    let text = "
+states:
+  a: {agent: {provider: claude, prompt: do it, system_prompt: Be brief., role: '{{.env.FLOW_ROLE}}', skills: [go, {path: own/audit}]}, on_success: b}
+  b: {agent: {provider: claude, prompt: x, skills: [none]}}
+";
+    let ended = stage
+        .run(&text.replace("{{.env.FLOW_ROLE}}", "senior"), &[])
+        .await;
+    let why = "state `b` failed: unknown skill `none`: it is not in ";
+    assert!(ended.message.starts_with(why), "{}", ended.message);
+    let root = std::fs::canonicalize(stage.place.path()).expect("it is there");
+    let root = root.display();
+    let note = "Relative paths in this skill are relative to the skill directory.";
+    let expected = format!(
+        "a off [] You are old.\n\nBe brief.\n\n<skill_content name=\"go\">\nReturn early.\n\nSkill directory: {root}/.awf/skills/go\n{note}\n\n<skill_resources>\n<file>docs/more.md</file>\n</skill_resources>\n</skill_content>\n\n<skill_content name=\"audit\">\nLook twice.\n\nSkill directory: {root}/own/audit\n{note}\n</skill_content>\n\ndo it"
+    );
+    assert_eq!(stage.fake.lines(), [expected]);
 }

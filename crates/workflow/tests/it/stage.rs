@@ -95,8 +95,13 @@ impl StepRunner for Fake {
                 plugin,
                 operation,
                 inputs,
+                place,
                 ..
             } = task;
+            if !place.spending.admits_call() {
+                let why = place.spending.excess().unwrap_or_default();
+                return Err(Failure::Failed(why.to_owned()));
+            }
             self.note(format!("{plugin}.{operation} {}", json!(inputs)));
             if operation == "wait" {
                 stop.cancelled().await;

@@ -1,7 +1,7 @@
-//! What AWF makes of a workflow file: its loader's rules, written down a second time and as plainly as possible. Where
-//! the rules do not decide, the file's own name and comments do.
+//! What AWF makes of a workflow file: its loader's rules, written down a second time and as plainly as possible. What
+//! the names and comments of files promise does not count: AWF's own tests say that some of it is not so.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, fs, path::Path};
 
 use serde_json::Value;
 
@@ -25,14 +25,7 @@ pub(super) enum Why {
     Rule(String),
     /// A rule that Callgate leaves out on purpose: docs/workflows-awf.md has the reason.
     LeftOut(&'static str),
-    /// The file says so itself.
-    Said,
 }
-
-/// What the comments of files that are meant to be refused say.
-const SAID: [&str; 4] = ["(invalid)", "should fail", "# invalid", "for error testing"];
-/// Parts of the names of files that are meant to be refused.
-const NAMED: [&str; 2] = ["invalid", "malformed"];
 
 const TYPES: [&str; 9] = [
     "step",
@@ -47,8 +40,7 @@ const TYPES: [&str; 9] = [
 ];
 
 /// `None` for a file that is neither a workflow nor a template.
-pub(super) fn there(name: &str, text: &str) -> Option<There> {
-    let stem = name.rsplit('/').next().unwrap_or(name);
+pub(super) fn there(path: &Path, text: &str) -> Option<There> {
     let Ok(file) = serde_saphyr::from_str::<Value>(text) else {
         return text
             .contains("states:")
@@ -58,15 +50,12 @@ pub(super) fn there(name: &str, text: &str) -> Option<There> {
         return None;
     }
     if file.get("parameters").is_some() {
-        return Some(template(&file));
+        return Some(template(path, &file));
     }
     let rule = form(&file)
         .or_else(|| references(&file))
         .or_else(|| proxies(&file));
-    Some(
-        rule.or_else(|| paths(&file))
-            .unwrap_or_else(|| said(stem, text)),
-    )
+    Some(rule.or_else(|| paths(&file)).unwrap_or(There::Valid))
 }
 
 fn refused(code: Option<&'static str>, why: impl Into<String>) -> There {
@@ -83,24 +72,23 @@ fn left_out(why: &'static str) -> There {
     }
 }
 
-fn template(file: &Value) -> There {
+fn template(path: &Path, file: &Value) -> There {
     if is_empty(&file["name"]) {
         return refused(Some(SYNTAX), "a template needs a name");
     }
-    There::Valid
-}
-
-fn said(stem: &str, text: &str) -> There {
-    let lowered = text.to_lowercase();
-    let comments = lowered
-        .lines()
-        .filter(|line| line.trim_start().starts_with('#'));
-    let mut comments = comments.filter(|line| SAID.iter().any(|words| line.contains(words)));
-    if comments.next().is_some() || NAMED.iter().any(|part| stem.contains(part)) {
-        return There::Refused {
-            code: None,
-            why: Why::Said,
-        };
+    // Templates that use each other in a circle are refused once they are used.
+    let (mut file, mut seen) = (file.clone(), BTreeSet::new());
+    let used = |file: &Value| {
+        let used = states(file).find_map(|(_, state)| state["use_template"].as_str());
+        used.map(str::to_owned)
+    };
+    while let Some(next) = used(&file) {
+        if !seen.insert(next.clone()) {
+            return refused(None, "templates use each other in a circle");
+        }
+        let beside = path.with_file_name(format!("{next}.yaml"));
+        let text = fs::read_to_string(beside).unwrap_or_default();
+        file = serde_saphyr::from_str(&text).unwrap_or_default();
     }
     There::Valid
 }
@@ -223,6 +211,13 @@ fn references(file: &Value) -> Option<There> {
         if let Some(missing) = all.find(|target| !known.contains(target)) {
             return Some(unknown(missing));
         }
+        let earlier = &state["conversation"]["continue_from"];
+        if earlier
+            .as_str()
+            .is_some_and(|earlier| !known.contains(earlier))
+        {
+            return Some(refused(Some(SYNTAX), "`continue_from` an unknown state"));
+        }
         let leads_on = ["on_success", "on_failure", "transitions"]
             .iter()
             .any(|key| !state[*key].is_null());
@@ -262,26 +257,69 @@ fn proxies(file: &Value) -> Option<There> {
             return Some(refused(Some("USER.MCP_PROXY.EMPTY_PROXY"), "no tools"));
         }
         if distinct.len() < plugins.len() {
-            return Some(left_out("one plugin twice"));
+            let code = Some("USER.MCP_PROXY.NAME_COLLISION");
+            return Some(refused(code, "one plugin twice"));
         }
         let why = "the plugin is not installed";
         (!plugins.is_empty()).then(|| refused(Some("USER.MCP_PROXY.UNKNOWN_PLUGIN"), why))
     })
 }
 
-/// Values of states in lower case, which never had a value there.
+/// The values that the commands, folders, hooks and loops of states use. AWF looks at no other text.
 fn paths(file: &Value) -> Option<There> {
-    const LOWER: [&str; 4] = ["output", "stderr", "exit_code", "status"];
+    let inputs: BTreeSet<&str> = file["inputs"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|input| input["name"].as_str())
+        .collect();
+    let known: BTreeSet<&str> = states(file).map(|(name, _)| name).collect();
     states(file).find_map(|(name, state)| {
-        let command = state["command"].as_str()?;
-        let mut places = command.split("{{").skip(1);
-        let wrong = places.any(|place| {
-            let path = place
-                .split(['}', ' ', '|'])
-                .find(|word| word.contains("states."));
-            let member = path.and_then(|path| path.trim_start_matches('.').split('.').nth(2));
-            member.is_some_and(|member| LOWER.contains(&member))
+        let own = [
+            "command",
+            "dir",
+            "max_iterations",
+            "items",
+            "while",
+            "break_when",
+        ];
+        let own = own.iter().filter_map(|key| state[*key].as_str());
+        let hooks = ["pre", "post"].into_iter().flat_map(|when| {
+            let actions = state["hooks"][when].as_array().into_iter().flatten();
+            actions.filter_map(|action| action["log"].as_str().or(action["command"].as_str()))
         });
-        wrong.then(|| refused(None, format!("`{name}` uses a value in lower case")))
+        let is_wrong = |path: &str, is_own: bool| {
+            let parts: Vec<&str> = path.split('.').collect();
+            match parts.as_slice() {
+                ["inputs", input, ..] => !inputs.contains(input),
+                ["error", ..] => true,
+                ["states", other, member, ..] => {
+                    !known.contains(other) || (is_own && *other == name) || LOWER.contains(member)
+                }
+                _ => false,
+            }
+        };
+        let mut own = own.flat_map(used).map(|path| (path, true));
+        let mut hooks = hooks.flat_map(used).map(|path| (path, false));
+        let wrong = own.find(|(path, is_own)| is_wrong(path, *is_own));
+        let wrong = wrong.or_else(|| hooks.find(|(path, is_own)| is_wrong(path, *is_own)));
+        let wrong = wrong.map(|(path, _)| path);
+        wrong.map(|path| refused(None, format!("`{name}` uses `{path}`")))
     })
+}
+
+/// Members of states in lower case, which never had a value.
+const LOWER: [&str; 4] = ["output", "stderr", "exit_code", "status"];
+
+/// The paths between the braces of a text.
+fn used(text: &str) -> Vec<&str> {
+    let inside = text
+        .split("{{")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("}}"));
+    let words = inside.flat_map(|(inside, _)| inside.split([' ', '|', '(', ')']));
+    words
+        .map(|word| word.trim_start_matches('.'))
+        .filter(|word| word.contains('.') && !word.starts_with(['"', '`']))
+        .collect()
 }

@@ -5,8 +5,8 @@ use std::{path::Path, process::ExitCode, time::Duration};
 use callgate_process::environment::{self, Inherit};
 use callgate_upstream::Profile;
 use callgate_workflow::{
-    Event, Journal, NewRun, Run, RunContext, RunEnd, RunError, RunReport, RunStatus, Status,
-    Workflow, given, read_with,
+    Event, Journal, NewRun, Resumption, Run, RunContext, RunEnd, RunError, RunReport, RunStatus,
+    Status, Workflow, given, read_with,
 };
 
 use super::{check, dry_run, history, progress::Progress};
@@ -66,7 +66,12 @@ pub(super) fn begin(shared: &Shared, wanted: &RunWorkflow) -> Result<ExitCode, F
     walk(&settings, &checked.workflow, &journal, shared.json)
 }
 
-pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<ExitCode, Failed> {
+pub(super) fn resume(
+    shared: &Shared,
+    run: &str,
+    resumption: Resumption<'_>,
+) -> Result<ExitCode, Failed> {
+    let from = resumption.from;
     let settings = setup::settings_of_steps(shared)?;
     let report = RunReport::of(&settings.data_dir, run).map_err(|error| history::failed(&error))?;
     if report.status == RunStatus::Success && from.is_none() {
@@ -80,7 +85,7 @@ pub(super) fn resume(shared: &Shared, run: &str, from: Option<&str>) -> Result<E
             "run `{run}` has not finished a state `{from}`"
         )));
     }
-    let journal = Journal::resume(&settings.data_dir, run, from);
+    let journal = Journal::resume(&settings.data_dir, run, resumption);
     let journal = journal.map_err(|error| history::failed(&error))?;
     // The journal's copy, not the file: finished steps must mean the same as when they ran.
     let wrong = |why: String| Failed::config(format!("the workflow of run `{run}`: {why}"));
