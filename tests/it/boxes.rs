@@ -128,13 +128,13 @@ fn not_started(grants: &str) -> String {
 
 #[test]
 fn a_path_to_read_that_does_not_exist_is_left_out_and_one_to_change_must_exist() {
-    let named = "is to have what does not exist: `<dir>/missing`";
+    let named = "is to have what does not exist: `$DIR/missing`";
     let left_out = not_started("read: ['@dir@/missing']");
     assert!(left_out.contains(named), "{left_out}");
     assert!(!left_out.contains("create it first"), "{left_out}");
     let refused = not_started("write: ['@dir@/missing']");
     assert!(refused.contains(named), "{refused}");
-    let why = "box: `<dir>/missing` in `write` does not exist; create it first";
+    let why = "box: `$DIR/missing` in `write` does not exist; create it first";
     assert!(refused.contains(why), "{refused}");
 }
 
@@ -142,7 +142,7 @@ fn a_path_to_read_that_does_not_exist_is_left_out_and_one_to_change_must_exist()
 fn a_link_that_the_program_can_change_is_not_followed() {
     for grant in ["read: ['@dir@/notes/link'], ", ""] {
         let doctor = not_started(&format!("{grant}write: ['@dir@/notes']"));
-        let why = "`<dir>/notes/link` leads through the link `<dir>/notes/link`, which the program can change";
+        let why = "`$DIR/notes/link` leads through the link `$DIR/notes/link`, which the program can change";
         assert_eq!(doctor.contains(why), !grant.is_empty(), "{doctor}");
     }
 }

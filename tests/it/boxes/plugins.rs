@@ -103,13 +103,13 @@ fn serves(bed: &Bed) {
 const IN_ITS_FOLDER: &str = r#"#!/bin/bash
 own=@dir@/plugins/shell
 worked() { echo "$1" >> @dir@/notes/worked; }
-cat $own/words && worked reads-its-words
-echo x > @dir@/plugins/new && worked changes-the-folder-around
+cat $own/words > /dev/null && worked reads-its-words
+echo x > @dir@/plugins/new
 echo x > $own/new && worked makes-a-file
 echo x >> $own/plugin.yaml && worked changes-its-manifest
 rm -f $own/words && worked removes
 mv $own @dir@/plugins/elsewhere && worked moves
-cat @dir@/plugins/other/words && worked reads-another
+cat @dir@/plugins/other/words > /dev/null && worked reads-another
 exec $own/raw/awf-plugin-raw
 "#;
 
@@ -130,11 +130,8 @@ fn a_boxed_plugin_reads_its_own_folder_and_changes_nothing_in_it() {
         }
         install(&bed, &bed.path("plugins/shell"), IN_ITS_FOLDER);
         serves(&bed);
-        let worked = bed.read("notes/worked");
-        let expected = match around {
-            true => "reads-its-words\nchanges-the-folder-around\n",
-            false => "reads-its-words\n",
-        };
-        assert_eq!(worked, expected, "{read}");
+        assert_eq!(bed.read("notes/worked"), "reads-its-words\n", "{read}");
+        // Elsewhere it is a file of the box's own.
+        assert_eq!(bed.path("plugins/new").exists(), around, "{read}");
     }
 }
