@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # The four agents from npm, at the versions that the shipped table knows, against the scripted model of
 # `callgate agent probe`: exactly our tools are offered, a forced native call has no effect, our call
-# reaches the gate, and hostile files are ignored. Then whole steps, see steps.py, and the eight scenarios, see scenarios.py.
-# With `hostile` the corpus of hostile projects and users instead, in boxes with namespaces and without, see hostile.py; with `attended`
-# each agent at a terminal, see attended.py. After the installation nothing but loopback is
-# reachable, where network namespaces are allowed.
+# reaches the gate, and hostile files are ignored. Then whole steps, see steps.py, and the eight scenarios in boxes with
+# namespaces and without, see scenarios.py. With `hostile` the corpus of hostile projects and users instead, in boxes with
+# namespaces and without, and then with bare agents, see hostile.py; with `attended` each agent at a terminal, see attended.py.
+# After the installation nothing but loopback is reachable, where network namespaces are allowed.
 #
 # usage: agents.sh CALLGATE FOLDER [hostile|attended]
 set -euo pipefail
@@ -35,11 +35,18 @@ trap 'rm -rf "$home"' EXIT
 export HOME="$home" TMPDIR="$home/tmp"
 mkdir -p "$TMPDIR"
 
+# Runs a command as on a kernel that refuses namespaces.
+without_namespaces() {
+  unshare -r bash -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"' - "$@"
+}
+
 if [ "${3:-}" = hostile ]; then
+  echo "in boxes with namespaces"
   python3 "$here/hostile.py" "$callgate" "$home/h"
-  # Again as on a kernel that refuses namespaces.
-  unshare -r bash -c 'echo 0 > /proc/sys/user/max_user_namespaces && exec "$@"' - \
-    python3 "$here/hostile.py" "$callgate" "$home/n"
+  echo "in boxes without namespaces"
+  without_namespaces python3 "$here/hostile.py" "$callgate" "$home/n"
+  echo "control: bare agents"
+  python3 "$here/hostile.py" "$callgate" "$home/c" --control
   exit
 fi
 
@@ -72,4 +79,7 @@ echo "4 agents isolated, 8 calls on record"
 
 # The same agents in the home of a user who has configured each of them.
 python3 "$here/steps.py" "$callgate" "$home"
+echo "in boxes with namespaces"
 python3 "$here/scenarios.py" "$callgate" "$home/s"
+echo "in boxes without namespaces"
+without_namespaces python3 "$here/scenarios.py" "$callgate" "$home/n"

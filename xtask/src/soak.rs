@@ -165,12 +165,12 @@ const CHECKS: &[Check] = &[
     },
     Check {
         name: "agents",
-        what: "the four agents from npm against a scripted model, offline: a probe, a configured user, eight scenarios",
+        what: "the four agents from npm against a scripted model, offline: a probe, a configured user, eight scenarios with namespaces and without",
         run: |_| agents::run(),
     },
     Check {
         name: "hostile-agents",
-        what: "the four agents in hostile projects of hostile users, offline: nothing runs, is read or sent",
+        what: "the four agents in hostile projects of hostile users, offline: nothing runs, is read or sent, with namespaces and without; bare agents show which cases do harm",
         run: |_| agents::hostile(),
     },
     Check {

@@ -60,19 +60,17 @@ pub(crate) fn open(
     let mut plan = plan.clone();
     let spec = &mut plan.spec;
     let search_path = Variables(grants.env).get("PATH").unwrap_or_default();
-    spec.read
-        .extend(installation::files(cli.program(), search_path));
-    spec.read.extend(access::files(grants.env));
-    spec.read.push(cli.machine_settings().into());
+    let mut own = installation::files(cli.program(), search_path);
+    own.extend(access::files(grants.env));
+    own.push(cli.machine_settings().into());
+    // Unlike paths that the user lists, these need not exist.
+    own.retain(|path| path.exists());
+    spec.read.extend(own);
     spec.read.push(grants.folder.path().to_owned());
     spec.write.extend(grants.home.folders());
     if let Some(relay) = grants.relay {
         spec.read.push(relay.program.clone());
         spec.write.extend(relay.doors.iter().cloned());
-    }
-    for paths in [&mut spec.read, &mut spec.write] {
-        // A path that does not exist cannot be mounted.
-        paths.retain(|path| path.exists());
     }
     let accesses = cli.accesses(grants.users, &run.step.options);
     let destinations = access::destinations(grants.users, &accesses, &run.step.options);

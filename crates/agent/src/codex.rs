@@ -77,8 +77,10 @@ const FEATURES: [&str; 17] = [
     "workspace_dependencies",
 ];
 /// Settings that disable further native tools, and the instructions that Codex finds above the folder it starts in.
-const TOOLS_OFF: [&str; 4] = [
+const TOOLS_OFF: [&str; 5] = [
     "project_doc_max_bytes=0",
+    // Without it, Codex reads `.codex/config.toml` of every folder from the next repository on, and ends if its box refuses one.
+    "project_root_markers=[]",
     r#"web_search="disabled""#,
     "tools.experimental_request_user_input.enabled=false",
     "tools.update_plan.enabled=false",

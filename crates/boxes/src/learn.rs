@@ -22,6 +22,9 @@ pub use paths::Surroundings;
 /// Everything that the proxy can connect to, except metadata services: they hand out credentials of the machine.
 const EVERYTHING: [&str; 4] = ["*:*", "loopback:*", "private:*", "link_local:*"];
 
+/// The most entries of each kind that are proposed: a person is to read them.
+const MOST_ENTRIES: usize = 200;
+
 /// The name of the report in the proxy's private folder.
 const REPORT: &str = "uses";
 
@@ -120,8 +123,7 @@ impl Lesson {
         paths::learn(&uses, surroundings, &mut learned);
         let reports = self.connections.take();
         hosts::learn(&uses, &reports, own_port, &mut learned).await;
-        learned.withheld.sort();
-        learned.withheld.dedup();
+        learned.shorten();
         Ok(learned)
     }
 }
@@ -134,11 +136,37 @@ impl Learned {
         });
     }
 
+    /// Leaves out what is more than a person reads, and says so.
+    fn shorten(&mut self) {
+        self.withheld.sort();
+        self.withheld.dedup();
+        for (what, length) in [
+            ("paths to read", cut(&mut self.read)),
+            ("paths to change", cut(&mut self.write)),
+            ("hosts", cut(&mut self.net)),
+            ("uses that are not granted", cut(&mut self.withheld)),
+            ("remarks", cut(&mut self.remarks)),
+        ] {
+            if length > MOST_ENTRIES {
+                self.remarks.push(format!(
+                    "it used so much that only the first {MOST_ENTRIES} of {length} {what} are listed; list folders in place of files"
+                ));
+            }
+        }
+    }
+
     fn remark(&mut self, remark: String) {
         if !self.remarks.contains(&remark) {
             self.remarks.push(remark);
         }
     }
+}
+
+/// Cuts a list at [`MOST_ENTRIES`] and returns how long it was.
+fn cut<T>(list: &mut Vec<T>) -> usize {
+    let length = list.len();
+    list.truncate(MOST_ENTRIES);
+    length
 }
 
 /// The connections through the proxy.
@@ -162,5 +190,30 @@ impl ConnectionLog for Connections {
         if !is_known {
             reports.push(report.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_a_person_reads_is_cut_off_and_named() {
+        let mut learned = Learned {
+            read: (0..1000)
+                .map(|number| PathBuf::from(format!("/srv/{number}")))
+                .collect(),
+            net: vec!["example.com".to_owned()],
+            ..Learned::default()
+        };
+        learned.shorten();
+        assert_eq!(learned.read.len(), MOST_ENTRIES);
+        assert_eq!(learned.net.len(), 1);
+        assert_eq!(learned.remarks.len(), 1);
+        assert!(
+            learned.remarks[0].contains("200 of 1000 paths to read"),
+            "{:?}",
+            learned.remarks
+        );
     }
 }

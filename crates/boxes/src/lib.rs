@@ -8,6 +8,7 @@
 //! This crate starts no process and does not decide what a box may grant; configuration does.
 
 pub mod learn;
+mod links;
 mod log;
 mod occupant;
 mod open_box;

@@ -2,8 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Folders whose programs and libraries every box has.
-const SYSTEM: [&str; 6] = ["/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32"];
+use callgate_process::sandbox::is_in_every_sandbox;
 
 /// The process in a box.
 #[derive(Debug, Clone, Default)]
@@ -31,11 +30,13 @@ impl Occupant {
             return Vec::new();
         };
         let real = named.canonicalize().ok().filter(|real| *real != named);
-        let is_own = |path: &PathBuf| !SYSTEM.iter().any(|folder| path.starts_with(folder));
+        let is_own = |path: &PathBuf| !is_in_every_sandbox(path);
         [Some(named), real]
             .into_iter()
             .flatten()
             .filter(is_own)
+            // A program that is missing is reported when it is started.
+            .filter(|path| path.exists())
             .collect()
     }
 

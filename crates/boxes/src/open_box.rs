@@ -1,8 +1,11 @@
 //! Opening a box: the sandbox of one process, and its running proxy.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-use crate::{ConnectionRecord, Occupant, recorded::RecordedConnections};
+use crate::{ConnectionRecord, Occupant, links, recorded::RecordedConnections};
 use callgate_egress::{BadDestination, DestinationRules, Egress, NotStarted, Options};
 use callgate_gate::{BoxMode, BoxSpec};
 use callgate_process::sandbox::{
@@ -27,6 +30,14 @@ pub struct OpenBox {
 /// Why a box could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum BoxNotOpened {
+    /// What the process would write there would be lost with its box.
+    #[error("box: `{}` in `write` does not exist; create it first", .0.display())]
+    NothingToChange(PathBuf),
+    /// The process could make the link lead anywhere, and have that at its next start.
+    #[error(
+        "box: `{}` leads through the link `{}`, which the program can change; list the path that it leads to", .path.display(), .link.display()
+    )]
+    LinkOfItsOwn { path: PathBuf, link: PathBuf },
     #[error("box: {0}")]
     Destination(#[from] BadDestination),
     #[error("box: the way to its hosts could not be opened: {0}")]
@@ -40,7 +51,7 @@ impl BoxPlan {
             BoxMode::BestEffort => Mode::BestEffort,
             BoxMode::Required => Mode::Required,
         });
-        sandbox.files = self.files(&occupant);
+        sandbox.files = self.files(&occupant)?;
         sandbox.hidden.clone_from(&self.spec.hidden);
         let rules = DestinationRules::parse(&self.spec.net)?;
         if rules.is_empty() {
@@ -57,21 +68,56 @@ impl BoxPlan {
         })
     }
 
-    fn files(&self, occupant: &Occupant) -> Vec<FileGrant> {
+    fn files(&self, occupant: &Occupant) -> Result<Vec<FileGrant>, BoxNotOpened> {
+        let BoxSpec { read, write, .. } = &self.spec;
+        if let Some(missing) = write.iter().find(|path| !path.exists()) {
+            return Err(BoxNotOpened::NothingToChange(missing.clone()));
+        }
+        let (read, missing): (Vec<_>, Vec<_>) = read.iter().partition(|path| path.exists());
+        for path in missing {
+            crate::log::nothing_to_read(occupant, path);
+        }
+        let changed = write.iter().chain(&occupant.own_folders);
+        let changed: Vec<PathBuf> = changed
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
+        for path in read.iter().copied().chain(write) {
+            let mut links = links::on_the_way(path).into_iter();
+            if let Some(link) = links.find(|link| changed.iter().any(|own| link.starts_with(own))) {
+                return Err(BoxNotOpened::LinkOfItsOwn {
+                    path: path.clone(),
+                    link,
+                });
+            }
+        }
         let own_program = occupant.program_paths();
-        let grants = [
-            (FileAccess::Read, &self.spec.read),
-            (FileAccess::Read, &own_program),
-            (FileAccess::Write, &self.spec.write),
-            (FileAccess::Write, &occupant.own_folders),
-        ];
-        let grants = grants.into_iter().flat_map(|(access, paths)| {
-            paths.iter().map(move |path| FileGrant {
-                path: path.clone(),
-                access,
-            })
+        // What the program may change includes itself, if it lies there.
+        let own_program = own_program
+            .iter()
+            .filter(|path| !write.iter().any(|own| path.starts_with(own)));
+        let grants = (read
+            .into_iter()
+            .chain(own_program)
+            .map(|path| (path, FileAccess::Read)))
+        .chain(
+            write
+                .iter()
+                .chain(&occupant.own_folders)
+                .map(|path| (path, FileAccess::Write)),
+        );
+        // Mounting again what is there anyway costs time at each start.
+        let is_there = |path: &Path| {
+            let real = path.canonicalize();
+            sandbox::is_in_every_sandbox(path)
+                && real.is_ok_and(|real| sandbox::is_in_every_sandbox(&real))
+        };
+        let grants =
+            grants.filter(|(path, access)| *access == FileAccess::Write || !is_there(path));
+        let grants = grants.map(|(path, access)| FileGrant {
+            path: path.clone(),
+            access,
         });
-        grants.collect()
+        Ok(grants.collect())
     }
 
     fn way_out(

@@ -69,7 +69,8 @@ pub struct BoxKeys {
     /// `${VAR:-default}` are expanded. Paths that do not exist are left out.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub read: Vec<PlacedText>,
-    /// Files and folders that it may also change, written like `read`.
+    /// Files and folders that it may also change, written like `read`. They must exist when it
+    /// starts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub write: Vec<PlacedText>,
     /// Hosts that it may connect to: `api.example.com` (ports 80 and 443), `example.com:8443`,
@@ -143,7 +144,11 @@ pub(crate) fn resolve(
         let Some(BoxEntry(keys)) = &plugin.sandbox else {
             continue;
         };
-        if let Some(resolved) = unless_wrong(keys.resolved(context))?.transpose() {
+        let own = BoxContext {
+            own: Some(&plugin.path),
+            ..context
+        };
+        if let Some(resolved) = unless_wrong(keys.resolved(own))?.transpose() {
             boxes.plugins.insert(name.clone(), resolved);
         }
     }
@@ -169,6 +174,8 @@ pub(crate) struct BoxContext<'a> {
     pub(crate) defaults: BoxDefaults,
     /// The files that govern the gateway, which no box grants.
     pub(crate) protected: &'a Protected,
+    /// The one of them that the program itself is in: the file or folder of a plugin. Its box can read it.
+    pub(crate) own: Option<&'a Path>,
 }
 
 impl BoxKeys {
@@ -196,16 +203,18 @@ impl BoxKeys {
         let Some(mode) = self.mode(context.defaults) else {
             return Ok(None);
         };
-        let paths = |written: &[PlacedText]| {
-            let paths = written.iter().map(|path| context.path(path));
+        let paths = |written: &[PlacedText], access| {
+            let paths = written.iter().map(|path| context.path(path, access));
             paths.collect::<Result<Vec<PathBuf>, BoxError>>()
         };
-        let (read, write) = (paths(&self.read)?, paths(&self.write)?);
+        let mut read = paths(&self.read, Access::Read)?;
+        let own = context.own.map(std::path::absolute);
+        read.extend(own.and_then(Result::ok).filter(|own| !read.contains(own)));
         Ok(Some(BoxSpec {
             mode,
-            hidden: context.hidden(read.iter().chain(&write)),
+            hidden: context.hidden(),
             read,
-            write,
+            write: paths(&self.write, Access::Write)?,
             net: self
                 .net
                 .iter()
@@ -215,16 +224,41 @@ impl BoxKeys {
     }
 }
 
+/// What a listed path is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
 impl BoxContext<'_> {
-    /// The protected places in the granted folders.
-    fn hidden<'a>(&self, granted: impl Iterator<Item = &'a PathBuf>) -> Vec<PathBuf> {
-        let granted: Vec<PathBuf> = granted.flat_map(|path| protected::names(path)).collect();
+    /// All protected places: whether a granted folder contains one is known only when the box is opened, because links change.
+    fn hidden(&self) -> Vec<PathBuf> {
+        let own = self.own_names();
         let places = self.protected.places().iter().map(PathBuf::from);
-        let is_granted = |place: &PathBuf| granted.iter().any(|path| place.starts_with(path));
-        places.filter(is_granted).collect()
+        places.filter(|place| !own.contains(place)).collect()
     }
 
-    fn path(&self, written: &PlacedText) -> Result<PathBuf, BoxError> {
+    fn own_names(&self) -> Vec<PathBuf> {
+        self.own.map(protected::names).unwrap_or_default()
+    }
+
+    /// Whether a path is the program's own, or in its own folder and not in a protected place there.
+    fn is_own(&self, path: &Path) -> bool {
+        let own = self.own_names();
+        let inside = |path: &Path| own.iter().any(|own| path.starts_with(own));
+        let hidden: Vec<PathBuf> = self
+            .hidden()
+            .into_iter()
+            .filter(|place| inside(place))
+            .collect();
+        // By each of its names: a link in the folder may lead out of it.
+        let names = protected::names(path);
+        let is_hidden = |name: &PathBuf| hidden.iter().any(|place| name.starts_with(place));
+        names.iter().all(|name| inside(name) && !is_hidden(name))
+    }
+
+    fn path(&self, written: &PlacedText, access: Access) -> Result<PathBuf, BoxError> {
         let wrong = |what: String| BoxError::Wrong(Box::new(Problem::at(written.place, what)));
         let text = environment::expand(&written.text, variable)?;
         if text.is_empty() || text.contains('\0') {
@@ -240,6 +274,9 @@ impl BoxContext<'_> {
         let path = std::path::absolute(&path)
             .map(|path| plain(&path))
             .map_err(|error| wrong(format!("`{text}`: {error}")))?;
+        if access == Access::Read && self.is_own(&path) {
+            return Ok(path);
+        }
         match refused_grant(&path, self.protected) {
             None => Ok(path),
             Some(what) => Err(BoxError::Wrong(Box::new(

@@ -103,6 +103,7 @@ impl Settings {
             base: beside.unwrap_or(Path::new("")),
             defaults: config.boxes,
             protected: &protected,
+            own: None,
         };
         let wrong =
             |problem: Box<Problem>| complaint::of_config(written_file(&source), &text, &problem);
@@ -222,6 +223,7 @@ impl Settings {
             base: workdir,
             defaults: self.config.boxes,
             protected: &self.protected,
+            own: None,
         };
         keys.resolved(context).map_err(|error| match error {
             BoxError::Wrong(problem) => {

@@ -12,8 +12,8 @@
 mod linux;
 
 use std::ffi::OsString;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -22,6 +22,9 @@ use serde::{Deserialize, Serialize};
 
 /// The hidden subcommand under which the binary calls [`run`].
 pub const SUBCOMMAND: &str = "watch";
+
+/// How much of a report is read: what the watcher writes is much less.
+const MOST_REPORT_BYTES: u64 = 256 * 1024 * 1024;
 
 /// The option for the file that uses are appended to.
 pub const REPORT_FLAG: &str = "--report";
@@ -69,12 +72,15 @@ pub fn command_line(
     (program.display().to_string(), args.collect())
 }
 
-/// The uses in a report, each once, in their order. A last line that was not finished is ignored.
+/// The uses in a report, each once, in their order. A line that is not one, as a last one that was not finished, is ignored.
 pub fn read_report(report: &Path) -> io::Result<Vec<Use>> {
     let mut uses: Vec<Use> = Vec::new();
     let mut seen = std::collections::HashSet::new();
-    for line in fs::read_to_string(report)?.lines() {
-        if let Ok(one) = serde_json::from_str::<Use>(line)
+    let mut text = Vec::new();
+    let file = File::open(report)?;
+    file.take(MOST_REPORT_BYTES).read_to_end(&mut text)?;
+    for line in text.split(|byte| *byte == b'\n') {
+        if let Ok(one) = serde_json::from_slice::<Use>(line)
             && seen.insert(one.clone())
         {
             uses.push(one);

@@ -5,12 +5,12 @@ use anyhow::Result;
 use super::install;
 use crate::command::{cargo, command, root, run as run_command};
 
-/// Steps of the four agents: a probe, a configured user, and eight scenarios.
+/// Steps of the four agents: a probe, a configured user, and eight scenarios with namespaces and without.
 pub(super) fn run() -> Result<()> {
     run_script(&[])
 }
 
-/// The corpus of hostile projects and users, one step for each case.
+/// The corpus of hostile projects and users, one step for each case with namespaces and without, and one bare agent.
 pub(super) fn hostile() -> Result<()> {
     run_script(&["hostile"])
 }
@@ -28,7 +28,7 @@ fn run_script(args: &[&str]) -> Result<()> {
     run_command(
         command("bash")
             .arg(root().join("e2e/agents.sh"))
-            .arg(root().join("target/debug/callgate"))
+            .arg(callgate_testkit::callgate())
             .arg(folder)
             .args(args),
     )

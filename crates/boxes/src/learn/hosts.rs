@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use callgate_egress::{
-    AddressKind, ConnectionReport, Destination, Host, Outcome, Refusal, Resolver, SystemResolver,
+    AddressKind, ConnectionReport, Destination, DestinationRules, Host, Outcome, Refusal, Resolver,
+    SystemResolver,
 };
 use callgate_gate::network::AddressRange;
 use callgate_process::watch::Use;
@@ -121,11 +122,28 @@ fn list(
     let mut entries = BTreeSet::new();
     for (destination, address) in &contacts {
         let kind = address.map_or(AddressKind::Public, AddressKind::of);
-        if let Some(entry) = entry(destination, kind, learned) {
+        let Some(entry) = entry(destination, kind, learned) else {
+            continue;
+        };
+        // A server chooses the names that it asks for, and one like `private` is a whole range in `net`.
+        if means(&entry, destination) {
             entries.insert(entry);
+        } else {
+            learned.withhold(
+                destination.to_string(),
+                "in `net` its name means something else",
+            );
         }
     }
     learned.net = entries.into_iter().collect();
+}
+
+/// Whether an entry of `net` lists this host and no other.
+fn means(entry: &str, destination: &Destination) -> bool {
+    DestinationRules::parse([entry]).is_ok_and(|rules| {
+        let listed = rules.exact();
+        listed.contains(destination) && listed.iter().all(|one| one.host == destination.host)
+    })
 }
 
 /// How `net` lists a destination whose address is of this kind.
@@ -136,6 +154,11 @@ fn entry(destination: &Destination, kind: AddressKind, learned: &mut Learned) ->
             if matches!(destination.host, Host::Address(_)) {
                 learned.remark(format!(
                     "it connected to {destination} and the name is not known; if it belongs to a name, list that instead"
+                ));
+            }
+            if !is_web && matches!(destination.host, Host::Name(_)) {
+                learned.remark(format!(
+                    "`{destination}` is listed with its port, so its owner can also let it lead into your network"
                 ));
             }
             return Some(match (is_web, &destination.host) {
@@ -212,7 +235,31 @@ mod tests {
         );
         let expected = ["api.example.com", "db.example.com:5432", "gone.example"];
         assert_eq!(learned.net, expected);
-        assert_eq!((learned.withheld, learned.remarks), (vec![], vec![]));
+        assert_eq!(learned.withheld, vec![]);
+        let expected = "`db.example.com:5432` is listed with its port, so its owner can also let it lead into your network";
+        assert_eq!(learned.remarks, [expected]);
+    }
+
+    #[test]
+    fn a_name_that_means_a_range_or_a_pattern_is_withheld() {
+        let failed = Outcome::Failed(Failure::NameNotFound);
+        for (name, port) in [
+            ("private", 443),
+            ("private", 5432),
+            ("loopback", 80),
+            ("link_local", 443),
+            ("metadata", 443),
+            ("link-local", 443),
+            ("*", 443),
+            ("*.example.com", 443),
+            ("10.0.0.0/8", 443),
+            ("api.example.com:*", 443),
+            ("api.example.com\n      - private", 443),
+        ] {
+            let learned = learned(&[report(failed, name, port, None)], &[]);
+            assert_eq!(learned.net, Vec::<String>::new(), "{name}");
+            assert_eq!(learned.withheld.len(), 1, "{name}");
+        }
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
-use callgate_gate::Launch;
+use callgate_gate::{
+    Launch,
+    visible::{Layout, Piece, pieces},
+};
 use callgate_process::sandbox::{self, FileAccess};
 use callgate_process::watch::Use;
 
@@ -124,7 +127,7 @@ pub(super) fn learn(uses: &[Use], surroundings: &Surroundings<'_>, learned: &mut
     for folder in surroundings.named.iter().filter(|path| path.is_dir()) {
         needs.add(folder.clone(), FileAccess::Read);
     }
-    for one in uses {
+    for one in uses.iter().filter(|one| is_plain(one)) {
         match one {
             Use::Read(path) => needs.read(path),
             Use::Write(path) => needs.write(path),
@@ -213,7 +216,13 @@ impl Needs<'_> {
         if !path.exists() || access == FileAccess::Read && is_in_every_box(&path) {
             return;
         }
-        if let Some(why) = self.refusal(&path) {
+        let refusal = self.refusal(&path).or_else(|| {
+            (!can_be_written(&path)).then(|| {
+                "its name has characters that cannot be shown; list the folder that it is in"
+                    .to_owned()
+            })
+        });
+        if let Some(why) = refusal {
             let verb = match access {
                 FileAccess::Read => "reading",
                 FileAccess::Write => "changing",
@@ -315,6 +324,24 @@ impl Needs<'_> {
             .collect();
         self.paths.retain(|path, _| !behind.contains(path));
     }
+}
+
+/// Whether the paths of a use are as the watcher reports them. The watched program can write to the report as well.
+fn is_plain(one: &Use) -> bool {
+    let (Use::Read(path) | Use::Write(path) | Use::Change(path)) = one else {
+        return true;
+    };
+    let mut parts = path.components();
+    path.is_absolute()
+        && parts.all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+}
+
+/// Whether a person sees a path in the file as it is, and callgate reads it as it is.
+fn can_be_written(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| {
+        let mut pieces = pieces(text, Layout::OneLine).into_iter();
+        !text.contains("${") && pieces.all(|piece| matches!(piece, Piece::Plain(_)))
+    })
 }
 
 /// The number of names in a path.

@@ -1,18 +1,21 @@
 //! Boxes as they are opened: what they grant, and what is recorded of their connections.
 
 use std::{
-    path::PathBuf,
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use callgate_boxes::{BoxPlan, CONNECTION, ConnectionRecord, Occupant, OpenBox};
+use callgate_boxes::{BoxNotOpened, BoxPlan, CONNECTION, ConnectionRecord, Occupant, OpenBox};
 use callgate_gate::{BoxMode, BoxSpec};
-use callgate_process::sandbox::{FileAccess, FileGrant, HostPort, Mode, Network};
+use callgate_process::sandbox::{FileAccess, HostPort, Mode, Network};
 use callgate_record::{
     DurabilityWait, Entry, OnFailure, Position, Recorder, Redactor, Store, StoreError,
 };
 use futures_util::future::{Either, ready};
+use tempfile::TempDir;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -62,29 +65,61 @@ impl Journal {
     }
 }
 
-fn spec(net: &[&str]) -> BoxSpec {
-    BoxSpec {
-        mode: BoxMode::BestEffort,
-        read: vec![PathBuf::from("/opt/data")],
-        write: vec![PathBuf::from("/srv/notes")],
-        hidden: vec![PathBuf::from("/srv/notes/callgate.yaml")],
-        net: net.iter().map(|host| (*host).to_owned()).collect(),
+/// A machine with a server, two folders that it is to have, and one that it has anyway.
+struct Machine(TempDir);
+
+impl Machine {
+    fn new() -> Self {
+        let machine = Self(TempDir::new().unwrap());
+        for folder in ["bin", "data", "notes", "own"] {
+            fs::create_dir(machine.path(folder)).unwrap();
+        }
+        fs::write(machine.path("bin/server"), "").unwrap();
+        machine
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn plan(&self, net: &[&str], record: ConnectionRecord) -> BoxPlan {
+        let spec = BoxSpec {
+            mode: BoxMode::BestEffort,
+            read: vec![self.path("data")],
+            write: vec![self.path("notes")],
+            hidden: vec![self.path("notes/callgate.yaml")],
+            net: net.iter().map(|host| (*host).to_owned()).collect(),
+        };
+        BoxPlan { spec, record }
+    }
+
+    fn opened(&self, plan: &BoxPlan) -> Result<OpenBox, BoxNotOpened> {
+        plan.open(Occupant {
+            server: Some("notes".to_owned()),
+            title: "server".to_owned(),
+            program: self.path("bin/server"),
+            own_folders: vec![self.path("own")],
+            ..Occupant::default()
+        })
+    }
+
+    /// The paths of an open box, relative to the machine.
+    fn granted(&self, open_box: &OpenBox) -> Vec<(String, FileAccess)> {
+        let root = self.path("");
+        let name = |path: &Path| {
+            let name = path.strip_prefix(&root).unwrap_or(path);
+            name.display().to_string()
+        };
+        let files = open_box.sandbox().files.iter();
+        files
+            .map(|grant| (name(&grant.path), grant.access))
+            .collect()
     }
 }
 
 fn open(net: &[&str], record: ConnectionRecord) -> OpenBox {
-    let plan = BoxPlan {
-        spec: spec(net),
-        record,
-    };
-    let occupant = Occupant {
-        server: Some("notes".to_owned()),
-        title: "server".to_owned(),
-        program: "/opt/notes/bin/notes".into(),
-        own_folders: vec!["/srv/own".into()],
-        ..Occupant::default()
-    };
-    plan.open(occupant).unwrap()
+    let machine = Machine::new();
+    machine.opened(&machine.plan(net, record)).unwrap()
 }
 
 /// Asks the proxy of a box for a connection and returns the status line.
@@ -102,20 +137,19 @@ async fn ask(open_box: &OpenBox, authority: &str) -> String {
 
 #[tokio::test]
 async fn a_box_grants_what_is_listed_and_its_own_program() {
-    let open_box = open(&[], ConnectionRecord::default());
+    let machine = Machine::new();
+    let plan = machine.plan(&[], ConnectionRecord::default());
+    let open_box = machine.opened(&plan).unwrap();
     let sandbox = open_box.sandbox();
-    let grant = |path: &str, access| FileGrant {
-        path: path.into(),
-        access,
-    };
     let expected = [
-        grant("/opt/data", FileAccess::Read),
-        grant("/opt/notes/bin/notes", FileAccess::Read),
-        grant("/srv/notes", FileAccess::Write),
-        grant("/srv/own", FileAccess::Write),
+        ("data", FileAccess::Read),
+        ("bin/server", FileAccess::Read),
+        ("notes", FileAccess::Write),
+        ("own", FileAccess::Write),
     ];
-    assert_eq!(sandbox.files, expected);
-    assert_eq!(sandbox.hidden, [PathBuf::from("/srv/notes/callgate.yaml")]);
+    let expected = expected.map(|(name, access)| (name.to_owned(), access));
+    assert_eq!(machine.granted(&open_box), expected);
+    assert_eq!(sandbox.hidden, [machine.path("notes/callgate.yaml")]);
     assert_eq!(sandbox.mode, Mode::BestEffort);
     assert_eq!(
         sandbox.network,
@@ -123,6 +157,61 @@ async fn a_box_grants_what_is_listed_and_its_own_program() {
         "without hosts there is no proxy"
     );
     assert_eq!(open_box.folder(), None);
+}
+
+#[tokio::test]
+async fn what_the_system_has_anyway_and_what_may_be_changed_is_not_granted_for_reading_again() {
+    let machine = Machine::new();
+    symlink(machine.path("data"), machine.path("link")).unwrap();
+    let mut plan = machine.plan(&[], ConnectionRecord::default());
+    plan.spec.read = ["/usr/lib", "/etc/passwd"].map(PathBuf::from).to_vec();
+    plan.spec.read.push(machine.path("missing"));
+    plan.spec.read.push(machine.path("link"));
+    plan.spec.write = vec![machine.path("bin")];
+    let open_box = machine.opened(&plan).unwrap();
+    let expected = [
+        ("link", FileAccess::Read),
+        ("bin", FileAccess::Write),
+        ("own", FileAccess::Write),
+    ];
+    let expected = expected.map(|(name, access)| (name.to_owned(), access));
+    assert_eq!(machine.granted(&open_box), expected);
+}
+
+#[tokio::test]
+async fn paths_that_the_program_could_lead_elsewhere_or_lose_are_refused() {
+    let machine = Machine::new();
+    for (link, target) in [
+        ("notes/link", "data"),
+        ("notes/up", "bin"),
+        ("own/link", "data"),
+        ("outside", "notes/link"),
+    ] {
+        symlink(machine.path(target), machine.path(link)).unwrap();
+    }
+    let open = |read: &str, write: &str| {
+        let mut plan = machine.plan(&[], ConnectionRecord::default());
+        plan.spec.read = vec![machine.path(read)];
+        plan.spec.write.push(machine.path(write));
+        machine.opened(&plan)
+    };
+    for (read, write, link) in [
+        ("notes/link", "notes", "notes/link"),
+        ("notes/up/server", "notes", "notes/up"),
+        ("own/link", "notes", "own/link"),
+        ("outside", "notes", "notes/link"),
+        ("data", "notes/link", "notes/link"),
+    ] {
+        let Err(BoxNotOpened::LinkOfItsOwn { link: found, .. }) = open(read, write) else {
+            panic!("{read}, {write}");
+        };
+        assert_eq!(found, machine.path(link), "{read}, {write}");
+    }
+    let missing = open("data", "missing");
+    assert!(
+        matches!(missing, Err(BoxNotOpened::NothingToChange(path)) if path == machine.path("missing"))
+    );
+    assert!(open("missing", "notes").is_ok());
 }
 
 #[tokio::test]

@@ -118,10 +118,16 @@ fn line(who: &str, sandbox: &BoxSpec) -> String {
         true => "reaches no host".to_owned(),
         false => format!("reaches {}", net.join(", ")),
     };
+    let granted = || read.iter().chain(write);
+    let hidden = hidden.iter();
+    let in_granted = hidden.filter(|place| granted().any(|path| place.starts_with(path)));
+    let hidden: Vec<_> = in_granted.cloned().collect();
+    let missing: Vec<_> = granted().filter(|path| !path.exists()).cloned().collect();
     let parts = [
         paths("reads", read),
         paths("changes", write),
-        paths("does not see", hidden),
+        paths("does not see", &hidden),
+        paths("is to have what does not exist:", &missing),
         Some(hosts),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

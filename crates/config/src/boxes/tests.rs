@@ -15,6 +15,7 @@ fn resolved(value: &str, protected: &[&str]) -> Result<Option<BoxSpec>, Problem>
         base: Path::new("/srv/project"),
         defaults: BoxDefaults::default(),
         protected: &protected,
+        own: None,
     };
     let BoxEntry(keys) = entry(value).expect("it can be read");
     keys.resolved(context).map_err(|error| match error {
@@ -81,17 +82,59 @@ fn files_that_govern_the_gateway_cannot_be_granted_and_folders_around_them_can()
         assert!(problem.what.ends_with(expected), "{value}: {problem:?}");
         assert!(problem.help.is_some());
     }
-    for (value, hidden) in [
-        ("{write: ['.']}", ["/srv/project/callgate.yaml"].as_slice()),
-        (
-            "{read: [/srv]}",
-            &["/srv/data", "/srv/project/callgate.yaml"],
-        ),
-        ("{read: [/opt]}", &[]),
-    ] {
+    // All of them, also where no folder around them is granted now: a link may lead there when the box is opened.
+    for value in ["{write: ['.']}", "{read: [/srv]}", "{read: [/opt]}"] {
         let spec = resolved(value, &protected).expect("it is right");
-        let hidden: Vec<PathBuf> = hidden.iter().map(PathBuf::from).collect();
-        assert_eq!(spec.expect("it is on").hidden, hidden, "{value}");
+        let mut hidden = spec.expect("it is on").hidden;
+        hidden.sort();
+        let expected = ["/srv/data", "/srv/project/callgate.yaml"].map(PathBuf::from);
+        assert_eq!(hidden, expected, "{value}");
+    }
+}
+
+#[test]
+fn a_plugin_reads_its_own_folder_and_changes_nothing_in_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let root = folder.path().canonicalize().expect("it exists");
+    let own = root.join("plugins/own");
+    fs::create_dir_all(&own).expect("it is ours");
+    fs::create_dir(root.join("plugins/other")).expect("it is ours");
+    std::os::unix::fs::symlink("../other", own.join("link")).expect("it is ours");
+    let (other, inner) = (root.join("plugins/other"), own.join("callgate.yaml"));
+    let places = [&own, &other, &inner].map(|place| place.display().to_string());
+    let protected = Protected::new(places);
+    let context = BoxContext {
+        base: &root,
+        defaults: BoxDefaults::default(),
+        protected: &protected,
+        own: Some(&own),
+    };
+    let resolved = |value: &str| {
+        let BoxEntry(keys) = entry(value).expect("it can be read");
+        keys.resolved(context)
+    };
+    for value in [
+        "{}",
+        "{read: [plugins/own]}",
+        "{read: [plugins/own/data, plugins]}",
+        "{write: [.]}",
+    ] {
+        let spec = resolved(value).expect("it is right").expect("it is on");
+        assert!(spec.read.contains(&own), "{value}: {spec:?}");
+        assert_eq!(spec.hidden, [other.clone(), inner.clone()], "{value}");
+    }
+    for value in [
+        "{write: [plugins/own]}",
+        "{write: [plugins/own/data]}",
+        "{read: [plugins/other]}",
+        "{read: [plugins/own/link]}",
+        "{read: [plugins/own/callgate.yaml]}",
+        "{read: [plugins/own/../other]}",
+    ] {
+        assert!(
+            matches!(resolved(value), Err(BoxError::Wrong(_))),
+            "{value}"
+        );
     }
 }
 

@@ -10,7 +10,7 @@ pub struct BoxSpec {
     pub read: Vec<PathBuf>,
     /// Absolute paths of files and folders that may also be changed.
     pub write: Vec<PathBuf>,
-    /// Absolute paths in granted folders that stay out of reach: the gateway's configuration and data.
+    /// Absolute paths that stay out of reach, also in granted folders: the gateway's configuration and data.
     pub hidden: Vec<PathBuf>,
     /// The hosts that may be reached; without any, there is no network.
     pub net: Vec<String>,

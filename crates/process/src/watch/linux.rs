@@ -23,6 +23,9 @@ use crate::warden::{self, EXIT_NOT_STARTED, NOT_STARTED_PREFIX};
 use calls::Call;
 use tracee::Tracee;
 
+/// How many uses are reported: a box for more of them could not be read by a person, and they take memory.
+const MOST_USES: usize = 50_000;
+
 /// Why nothing was watched.
 #[derive(Debug, thiserror::Error)]
 enum WatchError {
@@ -200,6 +203,10 @@ impl Watcher {
     fn note_with_links(&mut self, found: Use) {
         if self.seen.contains(&found) {
             return;
+        }
+        if self.seen.len() >= MOST_USES {
+            let what = format!("it used more than {MOST_USES} things; further ones are not known");
+            return self.note(Use::Missed(what));
         }
         let with = |real: PathBuf| match &found {
             Use::Read(_) => Use::Read(real),

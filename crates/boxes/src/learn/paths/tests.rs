@@ -199,3 +199,36 @@ fn a_link_stands_for_what_it_leads_to_unless_its_folder_is_granted() {
     let (read, ..) = home.learned(&["docs"], &uses);
     assert_eq!(read, ["bin/link", "docs", "real/second"]);
 }
+
+#[test]
+fn names_that_a_person_would_misread_are_withheld() {
+    let names = [
+        "notes/a\n      - /etc\n",
+        "notes/a\u{202e}txt.exe",
+        "notes/a\u{200b}b",
+        "notes/\u{1b}[2Ka",
+        "notes/${HOME}",
+    ];
+    let home = Home::with(&names);
+    let (read, write, withheld) = home.learned(&[], &home.read(&names));
+    assert_eq!((read, write), (nothing(), nothing()));
+    assert_eq!(withheld.len(), names.len(), "{withheld:?}");
+    // What only looks like YAML is quoted.
+    let odd = ["notes/a: {b}", "notes/- x", "notes/# y", "notes/\"q\""];
+    let home = Home::with(&odd);
+    let (mut read, ..) = home.learned(&[], &home.read(&odd));
+    read.sort();
+    assert_eq!(
+        read,
+        ["notes/\"q\"", "notes/# y", "notes/- x", "notes/a: {b}"]
+    );
+}
+
+#[test]
+fn lines_that_no_watcher_reported_are_ignored() {
+    let home = Home::with(&["a/b"]);
+    let uses = ["a/b", "../x", "/proc/../etc", "."];
+    let mut uses: Vec<Use> = uses.iter().map(|path| Use::Read(path.into())).collect();
+    uses.push(Use::Write(home.path("a/../a/b")));
+    assert_eq!(home.learned(&[], &uses), (nothing(), nothing(), nothing()));
+}

@@ -75,7 +75,10 @@ fn refused(setting: Setting) -> Result<Rules, seccompiler::Error> {
             .collect()
     };
     rules.insert(libc::SYS_clone, any_namespace()?);
-    rules.insert(libc::SYS_unshare, any_namespace()?);
+    let mut unshared = any_namespace()?;
+    // Not of `clone`, where this bit belongs to the signal.
+    unshared.push(rule(vec![bits(0, CLONE_NEWTIME, CLONE_NEWTIME)?])?);
+    rules.insert(libc::SYS_unshare, unshared);
     // They type into a terminal, which may be that of the person who started the gateway.
     rules.insert(
         libc::SYS_ioctl,
@@ -87,6 +90,8 @@ fn refused(setting: Setting) -> Result<Rules, seccompiler::Error> {
     match setting {
         Setting::OwnNamespaces => {
             rules.insert(libc::SYS_socket, sockets_with_namespaces()?);
+            let other_family = rule(vec![is_not(0, libc::AF_UNIX)?])?;
+            rules.insert(libc::SYS_socketpair, vec![other_family]);
         }
         Setting::Shared {
             internet,
@@ -101,7 +106,7 @@ fn refused(setting: Setting) -> Result<Rules, seccompiler::Error> {
     Ok(rules)
 }
 
-/// Unix sockets, and IP without raw packets. Other families, like vsock, are not divided by network namespaces, or need none.
+/// Unix sockets, and IP without raw packets.  Other families, like vsock, are not divided by network namespaces, or need none.
 fn sockets_with_namespaces() -> Result<Vec<SeccompRule>, seccompiler::Error> {
     Ok(vec![
         rule(vec![
@@ -115,6 +120,13 @@ fn sockets_with_namespaces() -> Result<Vec<SeccompRule>, seccompiler::Error> {
             libc::SOCK_RAW.unsigned_abs().into(),
         )?])?,
         rule(vec![bits(1, SOCKET_TYPE_BITS, SOCK_PACKET)?])?,
+        // Rare protocols, such as SCTP, are a way into the kernel and to nowhere else.
+        rule(
+            PROTOCOLS
+                .iter()
+                .map(|protocol| is_not(2, *protocol))
+                .collect::<Result<_, _>>()?,
+        )?,
     ])
 }
 
@@ -129,10 +141,9 @@ fn shared(internet: Internet) -> Result<Rules, seccompiler::Error> {
         },
     );
     // A datagram socket of a pair could be connected anew, to another program's socket.
-    rules.insert(
-        libc::SYS_socketpair,
-        types_besides(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET])?,
-    );
+    let mut pairs = types_besides(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET])?;
+    pairs.push(rule(vec![is_not(0, libc::AF_UNIX)?])?);
+    rules.insert(libc::SYS_socketpair, pairs);
     // It opens a connection without the call that Landlock judges.
     let fast_open = libc::MSG_FASTOPEN.unsigned_abs().into();
     for (call, argument) in [
@@ -257,6 +268,16 @@ fn without_x32(program: BpfProgram) -> BpfProgram {
     program
 }
 
+/// The protocols of sockets in a network of its own. 0 is the usual one of the family.
+const PROTOCOLS: [i32; 6] = [
+    0,
+    libc::IPPROTO_ICMP,
+    libc::IPPROTO_TCP,
+    libc::IPPROTO_UDP,
+    libc::IPPROTO_ICMPV6,
+    libc::IPPROTO_MPTCP,
+];
+
 const SOCKET_TYPE_BITS: u64 = 0xf;
 const SOCK_PACKET: u64 = 10;
 const TIOCLINUX: u64 = 0x541c;
@@ -271,6 +292,8 @@ const NAMESPACE_FLAGS: [u64; 7] = [
     0x4000_0000,
     0x0002_0000,
 ];
+
+const CLONE_NEWTIME: u64 = 0x80;
 
 /// Newer forms of calls, whose arguments a filter cannot read, and io_uring, which makes calls past the filter.
 const UNKNOWN: [i64; 4] = [
@@ -287,7 +310,7 @@ const SYS_OPEN_TREE_ATTR: i64 = 467;
 const SYS_FILE_SETATTR: i64 = 469;
 
 /// Mounts, other processes' memory, keys, the kernel itself, and ways to files without a path.
-const ALWAYS: [i64; 47] = [
+const ALWAYS: [i64; 49] = [
     libc::SYS_acct,
     libc::SYS_add_key,
     libc::SYS_adjtimex,
@@ -325,6 +348,7 @@ const ALWAYS: [i64; 47] = [
     libc::SYS_process_vm_writev,
     libc::SYS_ptrace,
     libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
     libc::SYS_reboot,
     libc::SYS_request_key,
     libc::SYS_setdomainname,
@@ -335,22 +359,22 @@ const ALWAYS: [i64; 47] = [
     libc::SYS_swapon,
     libc::SYS_syslog,
     libc::SYS_umount2,
+    libc::SYS_userfaultfd,
 ];
 
 #[cfg(target_arch = "x86_64")]
-const ALWAYS_X86: [i64; 8] = [
+const ALWAYS_X86: [i64; 7] = [
     libc::SYS_ioperm,
     libc::SYS_iopl,
     libc::SYS_modify_ldt,
     libc::SYS_sysfs,
     libc::SYS_uselib,
-    libc::SYS_userfaultfd,
     libc::SYS_ustat,
     libc::SYS_vhangup,
 ];
 
 /// System V IPC, message queues and listening: shared with every program of the user.
-const SHARED: [i64; 16] = [
+const SHARED: [i64; 17] = [
     libc::SYS_listen,
     libc::SYS_migrate_pages,
     libc::SYS_move_pages,
@@ -364,6 +388,7 @@ const SHARED: [i64; 16] = [
     libc::SYS_semctl,
     libc::SYS_semget,
     libc::SYS_semop,
+    libc::SYS_semtimedop,
     libc::SYS_shmat,
     libc::SYS_shmctl,
     libc::SYS_shmget,

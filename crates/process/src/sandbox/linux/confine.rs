@@ -64,14 +64,16 @@ impl Grants {
             .iter()
             .filter_map(|path| path.canonicalize().ok())
             .collect();
-        let mut grants = Vec::new();
+        let mut listed = Vec::new();
         for grant in &sandbox.files {
-            let path = super::real(&grant.path)?;
-            let pieces = around(&path, &hidden).map_err(SetupError::at(format!(
-                "could not list `{}`",
-                path.display()
-            )))?;
-            grants.extend(pieces.into_iter().map(|piece| (piece, grant.access)));
+            listed.push((super::real(&grant.path)?, grant.access));
+        }
+        let mut grants = Vec::new();
+        for (path, access) in &listed {
+            let pieces = around(path, &apart(path, *access, &listed, &hidden)).map_err(
+                SetupError::at(format!("could not list `{}`", path.display())),
+            )?;
+            grants.extend(pieces.into_iter().map(|piece| (piece, *access)));
         }
         Ok(Self(grants))
     }
@@ -83,12 +85,29 @@ impl Grants {
     }
 }
 
-/// `path`, or what is in it besides the hidden paths: Landlock cannot take away again what a rule allows.
-fn around(path: &Path, hidden: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
-    if hidden.iter().any(|hidden| hidden == path) {
+/// The paths below a grant of `path` that this grant must not cover: hidden ones, and those that are granted with less.
+fn apart(
+    path: &Path,
+    access: FileAccess,
+    listed: &[(PathBuf, FileAccess)],
+    hidden: &[PathBuf],
+) -> Vec<PathBuf> {
+    let with_less = listed.iter().filter(|(other, has)| {
+        let has_more = listed
+            .iter()
+            .any(|(same, more)| same == other && more > has);
+        *has < access && other != path && !has_more
+    });
+    let with_less = with_less.map(|(other, _)| other);
+    hidden.iter().chain(with_less).cloned().collect()
+}
+
+/// `path`, or what is in it besides the paths of `apart`: Landlock cannot take away again what a rule allows.
+fn around(path: &Path, apart: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
+    if apart.iter().any(|apart| apart == path) {
         return Ok(Vec::new());
     }
-    if !hidden.iter().any(|hidden| hidden.starts_with(path)) {
+    if !apart.iter().any(|apart| apart.starts_with(path)) {
         return Ok(vec![path.to_owned()]);
     }
     let mut pieces = Vec::new();
@@ -96,7 +115,7 @@ fn around(path: &Path, hidden: &[PathBuf]) -> std::io::Result<Vec<PathBuf>> {
         let entry = entry?;
         // A link grants its target, which may be elsewhere.
         if !entry.file_type()?.is_symlink() {
-            pieces.extend(around(&entry.path(), hidden)?);
+            pieces.extend(around(&entry.path(), apart)?);
         }
     }
     Ok(pieces)

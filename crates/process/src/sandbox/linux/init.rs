@@ -60,6 +60,7 @@ fn root(sandbox: &Sandbox) -> Result<Root, SetupError> {
     for grant in &sandbox.files {
         root.grant(grant)?;
     }
+    root.keep_readable_in_place();
     for path in &sandbox.hidden {
         root.hide(path);
     }

@@ -58,8 +58,10 @@ fn drop_capabilities() -> io::Result<()> {
     // Without this capability nothing can be removed from the bounding set; `no_new_privs` alone keeps it useless.
     if has.effective.contains(CapabilitySet::SETPCAP) {
         for capability in CapabilitySet::all().iter() {
-            if let Ok(true) = rustix::thread::capability_is_in_bounding_set(capability) {
-                rustix::thread::remove_capability_from_bounding_set(capability)?;
+            match rustix::thread::remove_capability_from_bounding_set(capability) {
+                // The kernel is older than the capability.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
         let bits = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;

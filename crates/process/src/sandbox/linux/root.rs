@@ -54,6 +54,8 @@ pub(super) enum Contents {
     },
     Device,
     Link(PathBuf),
+    /// A granted path as it was written, which leads through links to this one.
+    Alias(PathBuf),
     /// An empty folder of the sandbox's own.
     Scratch,
     /// Nothing, in place of what a granted folder has there.
@@ -99,7 +101,8 @@ impl Root {
     fn system(&mut self, path: &Path) {
         let contents = match fs::read_link(path) {
             Ok(target) => Contents::Link(target),
-            Err(_) if path.exists() => Contents::Granted {
+            // The kernel says this of what is there and not a link.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Contents::Granted {
                 source: path.to_owned(),
                 access: FileAccess::Read,
             },
@@ -120,16 +123,19 @@ impl Root {
         if source.parent().is_none() {
             return self.grant_all(grant.access);
         }
-        // Programs look for it under the path they know, which may lead through links.
-        for target in [&source, &grant.path] {
-            self.contents.insert(
-                target.clone(),
-                Contents::Granted {
-                    source: source.clone(),
-                    access: grant.access,
-                },
-            );
+        // Programs look for it under the path they know, which may lead through links. It is a link inside, too: mounted a
+        // second time, it would show what is hidden in it.
+        if source != grant.path {
+            let alias = Contents::Alias(source.clone());
+            self.contents.entry(grant.path.clone()).or_insert(alias);
         }
+        self.contents.insert(
+            source.clone(),
+            Contents::Granted {
+                source,
+                access: grant.access,
+            },
+        );
         Ok(())
     }
 
@@ -152,24 +158,48 @@ impl Root {
         let Ok(path) = path.canonicalize() else {
             return;
         };
+        self.keep_in_place(&path);
+        self.contents.insert(path, Contents::Hidden);
+    }
+
+    /// Keeps the command from moving away what is granted for reading in a folder that it may change.
+    pub(super) fn keep_readable_in_place(&mut self) {
+        let readable = self
+            .contents
+            .iter()
+            .filter_map(|(path, contents)| match contents {
+                Contents::Granted {
+                    access: FileAccess::Read,
+                    ..
+                } => Some(path.clone()),
+                _ => None,
+            });
+        for path in readable.collect::<Vec<_>>() {
+            self.keep_in_place(&path);
+        }
+    }
+
+    /// The command could rename a folder on the way to `path`, and at the next start the path would lead elsewhere. A mount
+    /// point cannot be renamed.
+    fn keep_in_place(&mut self, path: &Path) {
+        let above = path.ancestors().skip(1);
+        let on_the_way = above.take_while(|above| !self.contents.contains_key(*above));
+        let on_the_way: Vec<PathBuf> = on_the_way.map(Path::to_owned).collect();
         let covering = path
             .ancestors()
             .skip(1)
-            .find_map(|above| Some((above.to_owned(), self.contents.get(above)?.clone())));
-        if let Some((above, Contents::Granted { access, .. })) = covering {
-            // The command could rename a folder on the way, and at the next start the path would not be where it is hidden.
-            // A mount point cannot be renamed.
-            for folder in path
-                .ancestors()
-                .skip(1)
-                .take_while(|folder| *folder != above)
-            {
-                let source = folder.to_owned();
+            .find_map(|above| self.contents.get(above));
+        if let Some(Contents::Granted {
+            access: FileAccess::Write,
+            ..
+        }) = covering
+        {
+            for source in on_the_way {
+                let access = FileAccess::Write;
                 self.contents
                     .insert(source.clone(), Contents::Granted { source, access });
             }
         }
-        self.contents.insert(path, Contents::Hidden);
     }
 
     pub(super) fn socket(&mut self, source: &Path, target: &Path) -> Result<(), SetupError> {
@@ -182,7 +212,14 @@ impl Root {
     /// Makes this the root folder of the process, still without write protection. Returns what Landlock allows in it.
     pub(super) fn enter(&self, more: &[(PathBuf, Contents)]) -> Result<Vec<Rule>, SetupError> {
         enter_empty().map_err(SetupError::at("could not make a root folder"))?;
-        for (path, contents) in self.contents.iter().chain(more.iter().map(|(p, c)| (p, c))) {
+        let more = more.iter().map(|(path, contents)| (path, contents));
+        let (aliases, mounts): (Vec<_>, Vec<_>) = self
+            .contents
+            .iter()
+            .chain(more)
+            .partition(|(_, contents)| matches!(contents, Contents::Alias(_)));
+        // Links last: a folder that is made through one would be made in a granted folder.
+        for (path, contents) in mounts.into_iter().chain(aliases) {
             self.place(path, contents).map_err(SetupError::at(format!(
                 "could not mount `{}`",
                 path.display()
@@ -212,9 +249,11 @@ impl Root {
             let writable = match contents {
                 Contents::Granted { access, .. } => *access == FileAccess::Write,
                 Contents::Scratch | Contents::Socket(_) => true,
-                Contents::Device | Contents::Link(_) | Contents::Hidden | Contents::Text(_) => {
-                    false
-                }
+                Contents::Device
+                | Contents::Link(_)
+                | Contents::Alias(_)
+                | Contents::Hidden
+                | Contents::Text(_) => false,
             };
             if writable {
                 rules.push(Rule {
@@ -231,9 +270,10 @@ impl Root {
             // The granted folder has its own, or does without.
             Contents::Link(_) if self.in_granted(path) => {}
             Contents::Link(target) => {
-                make_parent(path)?;
-                symlink(target, path)?;
+                symlink(target, path)
+                    .or_else(|_| make_parent(path).and_then(|()| symlink(target, path)))?;
             }
+            Contents::Alias(target) => self.place_alias(path, target)?,
             Contents::Granted { source, .. } | Contents::Socket(source) => {
                 let source = in_old(source);
                 if self.point(path, source.is_dir())? {
@@ -259,6 +299,21 @@ impl Root {
         Ok(())
     }
 
+    /// Nothing is made where the path leads into a granted folder: it has the link already.
+    fn place_alias(&self, path: &Path, target: &Path) -> io::Result<()> {
+        let there = path
+            .ancestors()
+            .find(|above| above.symlink_metadata().is_ok());
+        let Some(real) = there.and_then(|above| above.canonicalize().ok()) else {
+            return Ok(());
+        };
+        if there == Some(path) || self.in_granted(&real.join("new")) {
+            return Ok(());
+        }
+        make_parent(path)?;
+        symlink(target, path)
+    }
+
     fn place_text(&self, path: &Path, text: &str) -> io::Result<()> {
         let name = path.file_name().unwrap_or(path.as_os_str());
         let own = Path::new(OWN_FILES).join(name);
@@ -280,8 +335,7 @@ impl Root {
         if folder {
             make_folder(path)?;
         } else {
-            make_parent(path)?;
-            OpenOptions::new().create(true).append(true).open(path)?;
+            make_file(path)?;
         }
         Ok(true)
     }
@@ -347,6 +401,7 @@ impl Root {
                 }
                 | Contents::Hidden
                 | Contents::Link(_)
+                | Contents::Alias(_)
                 | Contents::Text(_),
             )
             | None => Some(protected),
@@ -382,12 +437,18 @@ fn make_parent(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), make_folder)
 }
 
-/// Most folders are there already: looking is cheaper than trying to make one.
+/// Mostly only the folder itself is missing, or nothing.
 fn make_folder(path: &Path) -> io::Result<()> {
-    match path.is_dir() {
-        true => Ok(()),
-        false => fs::create_dir_all(path),
+    match fs::create_dir(path) {
+        Ok(()) => Ok(()),
+        Err(_) => fs::create_dir_all(path),
     }
+}
+
+fn make_file(path: &Path) -> io::Result<()> {
+    let make = || OpenOptions::new().create(true).append(true).open(path);
+    make().or_else(|_| make_parent(path).and_then(|()| make()))?;
+    Ok(())
 }
 
 /// With all mounts below, because a user namespace may not uncover what a mount covers.

@@ -83,7 +83,7 @@ impl Tracee {
     pub(super) fn path(&self, folder: Option<u64>, address: u64) -> Option<PathBuf> {
         let named = PathBuf::from(self.text(address)?);
         if named.is_absolute() {
-            return plain(&named);
+            return plain(&self.own(&named));
         }
         let base = match folder.map(descriptor) {
             Some(number) if number != libc::AT_FDCWD => {
@@ -97,6 +97,27 @@ impl Tracee {
             true => Some(base),
             false => plain(&base.join(named)),
         }
+    }
+
+    /// A path that means the thread itself, by the number of the thread: here, it would mean this process.
+    fn own(&self, named: &Path) -> PathBuf {
+        for (myself, what) in [
+            ("/proc/self", ""),
+            ("/proc/thread-self", ""),
+            ("/dev/fd", "fd"),
+            ("/dev/stdin", "fd/0"),
+            ("/dev/stdout", "fd/1"),
+            ("/dev/stderr", "fd/2"),
+        ] {
+            if let Ok(rest) = named.strip_prefix(myself) {
+                let own = self.proc(what);
+                return match rest.as_os_str().is_empty() {
+                    true => own,
+                    false => own.join(rest),
+                };
+            }
+        }
+        named.to_owned()
     }
 
     /// Its working folder.

@@ -12,7 +12,7 @@ pub(super) enum Works {
 }
 use Works::{Always, ForRoot, Sometimes};
 
-pub(super) const FILES: [(&str, Works, &str); 24] = [
+pub(super) const FILES: [(&str, Works, &str); 26] = [
     ("reads a file", Always, "cat $OUTSIDE/secret && echo GOT"),
     ("lists a folder", Always, "ls $OUTSIDE/ && echo GOT"),
     (
@@ -125,9 +125,20 @@ pub(super) const FILES: [(&str, Works, &str); 24] = [
         Sometimes,
         "(: >> /proc/$PPID/exe) && echo GOT",
     ),
+    (
+        "leaves its group and its starter",
+        Always,
+        "setsid -w sh -c '(setsid cat $OUTSIDE/secret &)' | grep . && echo GOT",
+    ),
+    (
+        "runs a program from memory",
+        Always,
+        "perl -e '$n = qq(x\\0); $f = syscall(319, $n, 0); open(M, qq(>&=$f)); binmode M; open(C, q(<), q(/bin/cat)); binmode C; local $/; print M <C>; M->flush; \
+         $c = qq(cat\\0); $s = qq($ENV{OUTSIDE}/secret\\0); $a = pack(q(PPQ), $c, $s, 0); $e = pack(q(Q), 0); $p = qq(\\0); syscall(322, $f, $p, $a, $e, 0x1000)' | grep . && echo GOT",
+    ),
 ];
 
-pub(super) const PROCESSES: [(&str, Works, &str); 18] = [
+pub(super) const PROCESSES: [(&str, Works, &str); 24] = [
     (
         "reads another's command line",
         Always,
@@ -167,6 +178,36 @@ pub(super) const PROCESSES: [(&str, Works, &str); 18] = [
         "reads another's memory",
         Always,
         "perl -e '($a) = map { hex } `cat /proc/$ENV{VICTIM}/maps` =~ /^(\\w+)/ or $a = 0x400000; $b = chr(0) x 8; $l = pack(\"PQ\", $b, 8); $r = pack(\"QQ\", $a, 8); syscall(310, $ENV{VICTIM}+0, $l, 1, $r, 1, 0) >= 0 and print qq(GOT\\n)'",
+    ),
+    (
+        "opens another's memory",
+        Always,
+        "perl -e 'open(M, q(<), qq(/proc/$ENV{VICTIM}/mem)) and print qq(GOT\\n)'",
+    ),
+    (
+        "opens the gateway's memory",
+        Always,
+        "perl -e 'open(M, q(<), qq(/proc/$ENV{GATEWAY}/mem)) and print qq(GOT\\n)'",
+    ),
+    (
+        "reads the gateway's environment",
+        Always,
+        "tr '\\0' ' ' < /proc/$GATEWAY/environ | grep PATH && echo GOT",
+    ),
+    (
+        "handles its page faults",
+        ForRoot,
+        "perl -e 'syscall(323, 0) >= 0 and print qq(GOT\\n)'",
+    ),
+    (
+        "keeps a key",
+        Sometimes,
+        "perl -e '$t = q(user); $n = q(callgate-test); $v = q(x); syscall(248, $t, $n, $v, 1, -2) >= 0 and print qq(GOT\\n)'",
+    ),
+    (
+        "makes a time namespace",
+        ForRoot,
+        "perl -e 'syscall(272, 0x80) == 0 and print qq(GOT\\n)'",
     ),
     (
         "takes another's descriptor",
@@ -216,7 +257,7 @@ pub(super) const PROCESSES: [(&str, Works, &str); 18] = [
     ),
 ];
 
-pub(super) const SOCKETS: [(&str, Works, &str); 9] = [
+pub(super) const SOCKETS: [(&str, Works, &str); 12] = [
     (
         "connects to a Unix socket",
         Always,
@@ -246,6 +287,21 @@ pub(super) const SOCKETS: [(&str, Works, &str); 9] = [
         "opens a vsock",
         Sometimes,
         "perl -e 'socket(S, 40, 1, 0) and print qq(GOT\\n)'",
+    ),
+    (
+        "opens an SCTP socket",
+        Sometimes,
+        "perl -e 'socket(S, 2, 1, 132) and print qq(GOT\\n)'",
+    ),
+    (
+        "opens a DCCP socket",
+        Sometimes,
+        "perl -e 'socket(S, 2, 6, 33) and print qq(GOT\\n)'",
+    ),
+    (
+        "opens a pair of another family",
+        Sometimes,
+        "perl -e 'socketpair(A, B, 30, 1, 0) and print qq(GOT\\n)'",
     ),
     (
         "opens a crypto socket",

@@ -137,6 +137,79 @@ async fn hidden_paths_stay_out_of_reach_in_granted_folders() {
 }
 
 #[tokio::test]
+async fn hidden_paths_stay_out_of_reach_through_links() {
+    let machine = Machine::new();
+    let data = machine.granted().join("real/data");
+    std::fs::create_dir_all(&data).unwrap();
+    std::fs::write(data.join("log"), "entries").unwrap();
+    std::fs::write(machine.granted().join("real/fine"), "fine\n").unwrap();
+    let links = machine.outside.path();
+    for (link, target) in [("folder", "real"), ("itself", "real/data"), ("above", "")] {
+        let target = machine.granted().join(target);
+        std::os::unix::fs::symlink(target, links.join(link)).unwrap();
+    }
+    let script = "cd $OUTSIDE; cat folder/fine; cat above/real/fine; cat folder/data/log && echo GOT; cat itself/log && echo GOT; \
+                  cat above/real/data/log && echo GOT; ls -A itself/ | grep . && echo GOT";
+    for kind in KINDS {
+        for access in [FileAccess::Read, FileAccess::Write] {
+            let mut sandbox = machine.sandbox(kind);
+            sandbox.files = ["folder", "itself", "above"]
+                .map(|link| grant(links.join(link), access))
+                .to_vec();
+            sandbox.hidden = vec![data.clone()];
+            let outcome = run(&machine.spec(script, Some(sandbox))).await;
+            assert_eq!(outcome.stdout, "fine\nfine\n", "{kind:?}: {outcome:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_granted_for_reading_in_a_folder_that_may_be_changed_is_not_written() {
+    let machine = Machine::new();
+    let inner = machine.granted().join("a/inner");
+    std::fs::create_dir_all(&inner).unwrap();
+    std::fs::create_dir(machine.granted().join("b")).unwrap();
+    std::fs::write(inner.join("text"), "text\n").unwrap();
+    let script = "cat a/inner/text; echo x > b/new && echo made; echo x >> a/inner/text && echo GOT; echo x > a/inner/new && echo GOT; \
+                  rm -f a/inner/text && echo GOT; mv a/inner b/ && echo GOT; mv a c && echo GOT; rm -rf a";
+    for kind in KINDS {
+        let mut sandbox = machine.sandbox(kind);
+        sandbox.files.push(grant(&inner, FileAccess::Read));
+        let outcome = run(&machine.spec(script, Some(sandbox))).await;
+        assert_eq!(outcome.stdout, "text\nmade\n", "{kind:?}: {outcome:?}");
+        let text = std::fs::read_to_string(inner.join("text"));
+        assert_eq!(text.unwrap(), "text\n", "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn semaphores_of_others_stay_as_they_are() {
+    let machine = Machine::new();
+    let of_the_user = |script: &str| {
+        let ran = std::process::Command::new("perl")
+            .args(["-e", script])
+            .output()
+            .unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let id = of_the_user("print semget(0, 1, 0600 | 01000)");
+    let value = || of_the_user(&format!("print semctl({id}, 0, 12, 0) + 0"));
+    for (number, call) in [("220", "$o, 1, 0"), ("65", "$o, 1")] {
+        let script =
+            format!("perl -e '$o = pack(q(Sss), 0, 1, 04000); syscall({number}, {id}, {call})'");
+        let before = value();
+        run(&machine.spec(&script, None)).await;
+        let changed = value();
+        assert_ne!(changed, before, "it is an attack");
+        for kind in KINDS {
+            run(&machine.spec(&script, Some(machine.sandbox(kind)))).await;
+            assert_eq!(value(), changed, "{kind:?}, {number}");
+        }
+    }
+    of_the_user(&format!("semctl({id}, 0, 0, 0)"));
+}
+
+#[tokio::test]
 async fn folders_granted_for_reading_are_not_written() {
     let machine = Machine::new();
     let script = "cat $OUTSIDE/secret; echo x >> $OUTSIDE/secret && echo GOT; echo x > $OUTSIDE/new && echo GOT; \
