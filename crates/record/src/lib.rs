@@ -28,8 +28,8 @@ pub use approval_port::{
     ResolveApprovalError, Resolved, SEAL_MARK_BYTES, StoredQuestion, UnsealedCall,
 };
 pub use archive::{
-    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DiskUse, DroppedEntries, Format, Page,
-    Restored, Retained, RetentionLimits, Summary, Verification,
+    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DiskUse, DroppedEntries, FillProgress,
+    Format, Page, Restored, Retained, RetentionLimits, Summary, TellProgress, Verification,
 };
 pub use clock::{
     CLOCK_PROOF, CLOCK_TOLERANCE, Clock, ClockJump, ClockTrust, RetentionPause, SystemClock,

@@ -5,15 +5,17 @@ pub(super) mod retention;
 
 use std::{
     fs,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     path::Path,
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, Format, Head, KeyedHead,
-    Status,
+    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, FillProgress, Format, Head,
+    KeyedHead, Status, TellProgress,
 };
 use jiff::Timestamp;
 
@@ -41,6 +43,9 @@ pub(crate) fn print(
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
     let archive = &*callgate_gateway::shared_stores(data_dir)?.archive;
+    if io::stderr().is_terminal() {
+        archive.tell_progress(indexing());
+    }
     match command {
         ActivityCommand::List { filter, limit } => {
             let filter = Filter {
@@ -60,6 +65,27 @@ pub(crate) fn print(
         ActivityCommand::Clock { confirm } => retention::clock(archive, *confirm, as_json),
         ActivityCommand::Export { format, filter } => write_out(archive, *format, filter),
     }
+}
+
+/// How long a person waits before being told why.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Shows at the terminal how far the index is, where filling it takes long.
+fn indexing() -> TellProgress {
+    let began = Instant::now();
+    let is_shown = AtomicBool::new(false);
+    TellProgress::new(move |progress: FillProgress| {
+        let FillProgress { read, of } = progress;
+        if read >= of {
+            if is_shown.swap(false, Ordering::Relaxed) {
+                // Back to the beginning of the line, which is erased.
+                eprint!("\r\x1b[K");
+            }
+        } else if began.elapsed() >= PATIENCE {
+            is_shown.store(true, Ordering::Relaxed);
+            eprint!("\rindexing the activity log: {} %", read * 100 / of);
+        }
+    })
 }
 
 fn list(archive: &dyn Archive, filter: &Filter, as_json: bool) -> Result<ExitCode, Failed> {
