@@ -1,10 +1,10 @@
 //! `callgate activity …`: lists, verifies and exports recorded calls.
 
+mod heads;
 mod live;
 pub(super) mod retention;
 
 use std::{
-    fs,
     io::{self, IsTerminal as _, Write},
     path::Path,
     process::ExitCode,
@@ -14,8 +14,8 @@ use std::{
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, FillProgress, Format, Head,
-    KeyedHead, Status, TellProgress,
+    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, FillProgress, Format,
+    Status, TellProgress,
 };
 use jiff::Timestamp;
 
@@ -33,7 +33,12 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(crate) fn run(shared: &Shared, activity: &Activity) -> Result<ExitCode, Failed> {
-    print(&setup::data_dir(shared)?, &activity.command, shared.json)
+    match &activity.command {
+        ActivityCommand::Head {
+            publish: Some(place),
+        } => heads::publish(shared, place.as_deref()),
+        command => print(&setup::data_dir(shared)?, command, shared.json),
+    }
 }
 
 /// Prints what a data folder has on record.
@@ -60,7 +65,7 @@ pub(crate) fn print(
         }
         ActivityCommand::Summary { period } => live::summary(archive, period, as_json),
         ActivityCommand::Verify { head } => check(archive, head.as_deref(), as_json),
-        ActivityCommand::Head => print_heads(archive, as_json),
+        ActivityCommand::Head { .. } => heads::print(archive, as_json),
         ActivityCommand::Restore => retention::restore(archive, as_json),
         ActivityCommand::Clock { confirm } => retention::clock(archive, *confirm, as_json),
         ActivityCommand::Export { format, filter } => write_out(archive, *format, filter),
@@ -160,7 +165,7 @@ fn check(
     exported: Option<&Path>,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
-    let exported = exported.map(read_heads).transpose()?;
+    let exported = exported.map(heads::read).transpose()?;
     let found = archive
         .verify(exported.as_deref())
         .map_err(archive_failed)?;
@@ -195,35 +200,6 @@ fn check(
         "the activity log has {} problems",
         problems.len()
     )))
-}
-
-fn print_heads(archive: &dyn Archive, as_json: bool) -> Result<ExitCode, Failed> {
-    let heads = archive.heads().map_err(archive_failed)?;
-    if as_json {
-        outln!("{}", serde_json::to_string(&heads).map_err(failed)?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let row = |keyed: &KeyedHead| {
-        vec![
-            keyed.head.writer.to_string(),
-            keyed.head.seq.to_string(),
-            keyed.head.hash.clone(),
-        ]
-    };
-    table(
-        &["WRITER", "SEQ", "HASH"],
-        &heads.iter().map(row).collect::<Vec<_>>(),
-    );
-    Ok(ExitCode::SUCCESS)
-}
-
-fn read_heads(file: &Path) -> Result<Vec<Head>, Failed> {
-    let wrong = |why: String| Failed::user(format!("`{}`: {why}", file.display()));
-    let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
-    let keyed: Vec<KeyedHead> = serde_json::from_slice(&text).map_err(|error| {
-        wrong(error.to_string()).help("it must be the output of `callgate activity head --json`")
-    })?;
-    Ok(keyed.into_iter().map(|keyed| keyed.head).collect())
 }
 
 fn write_out(
