@@ -1,5 +1,7 @@
 //! The record on the command line: `callgate activity list|show|verify|head|export`.
 
+mod heads;
+
 use std::fs;
 use std::path::Path;
 use std::process::Output;
@@ -407,7 +409,7 @@ fn an_empty_data_folder_has_a_sound_empty_record() {
     );
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+pub(crate) fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("the folder is writable");
     for entry in fs::read_dir(from).expect("it is there").flatten() {
         let (path, target) = (entry.path(), to.join(entry.file_name()));

@@ -311,6 +311,11 @@ fn a_full_disk_refuses_calls_until_there_is_space_again() {
         // Room for the ends of calls is set aside, so none was lost.
         assert_eq!(record["status"], "success", "{record}");
     }
+    for key in &tried.refused {
+        // They waited for room.
+        let record = record_of(&records, key).expect("a refusal is on record");
+        assert_eq!(record["status"], "rejected", "{record}");
+    }
     println!(
         "{} calls done on a full disk, then refused",
         tried.done.len()

@@ -12,7 +12,8 @@ use arc_swap::ArcSwap;
 use callgate_gate::{ApprovalId, CallId};
 use callgate_record::{
     Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
-    AskOutcome, CallVisibility, Question, Recorder, ResolveApprovalError, Resolved, UnsealedCall,
+    AskOutcome, CallVisibility, Clock, Question, Recorder, ResolveApprovalError, Resolved,
+    SystemClock, UnsealedCall,
 };
 use jiff::{SignedDuration, Timestamp};
 use tokio::{
@@ -69,6 +70,7 @@ impl ApprovalSettings {
 #[derive(Debug, Clone)]
 pub struct ApprovalService {
     inner: Arc<Inner>,
+    clock: Arc<dyn Clock>,
 }
 
 #[derive(Debug)]
@@ -108,7 +110,14 @@ impl ApprovalService {
                 changed: watch::Sender::new(0),
                 nudge: Notify::new(),
             }),
+            clock: Arc::new(SystemClock),
         }
+    }
+
+    /// The same by another clock, for simulations. Clones that were made before keep theirs.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        Self { clock, ..self }
     }
 
     pub fn settings(&self) -> Arc<ApprovalSettings> {
@@ -127,9 +136,9 @@ impl ApprovalService {
         answer: Answer,
         by: Approver,
     ) -> Result<Resolved, ResolveApprovalError> {
-        let (inner, id) = (self.inner.clone(), id.clone());
-        let resolving = spawn_blocking(move || {
-            let now = Timestamp::now();
+        let (id, clock) = (id.clone(), self.clock.clone());
+        let resolving = self.beside(move |inner| {
+            let now = clock.now();
             // A call sealed with a lost key cannot be shown, and what was not shown must not be approved. Denying it is safe.
             if answer == Answer::Approve && inner.is_unreadable(&id, &by, now)? {
                 return Err(ResolveApprovalError::Unseen);
@@ -141,15 +150,15 @@ impl ApprovalService {
             }
             Ok(resolved)
         });
-        let resolved = resolving.await.map_err(|_| task_panicked())?;
+        let resolved = resolving.await.ok_or_else(task_panicked)?;
         self.inner.nudge.notify_one();
         resolved
     }
 
     /// One approval for an approver, with the whole call while it is pending.
     pub async fn show(&self, id: &ApprovalId) -> Result<Option<Approval>, ApprovalServiceError> {
-        let (inner, id) = (self.inner.clone(), id.clone());
-        self.in_store(move |_| inner.view.show(&id, Timestamp::now()))
+        let (inner, id, clock) = (self.inner.clone(), id.clone(), self.clock.clone());
+        self.in_store(move |_| inner.view.show(&id, clock.now()))
             .await
     }
 
@@ -162,16 +171,15 @@ impl ApprovalService {
         to_decide: bool,
     ) -> Result<Vec<Approval>, ApprovalServiceError> {
         let inner = self.inner.clone();
-        let now = Timestamp::now();
+        let now = self.clock.now();
         self.in_store(move |_| inner.view.list((&which, limit), to_decide, now))
             .await
     }
 
     /// One approval, with what is stored of its call: without secrets.
     pub async fn get(&self, id: &ApprovalId) -> Result<Option<Approval>, ApprovalServiceError> {
-        let id = id.clone();
-        self.in_store(move |store| store.get(&id, Timestamp::now()))
-            .await
+        let (id, now) = (id.clone(), self.clock.now());
+        self.in_store(move |store| store.get(&id, now)).await
     }
 
     /// Matching approvals, newest first, at most `limit`.
@@ -180,13 +188,15 @@ impl ApprovalService {
         which: ApprovalFilter,
         limit: usize,
     ) -> Result<Vec<Approval>, ApprovalServiceError> {
-        self.in_store(move |store| store.list(&which, limit, Timestamp::now()))
+        let now = self.clock.now();
+        self.in_store(move |store| store.list(&which, limit, now))
             .await
     }
 
     /// How many approvals are pending; 0 if the store fails.
     pub async fn pending(&self) -> usize {
-        let pending = self.in_store(|store| store.pending(Timestamp::now())).await;
+        let now = self.clock.now();
+        let pending = self.in_store(move |store| store.pending(now)).await;
         pending.unwrap_or_else(|error| {
             crate::log::pending_not_counted(&error);
             0
@@ -211,11 +221,11 @@ impl ApprovalService {
         whole: UnsealedCall,
         call: CallId,
     ) -> Result<AskOutcome, ApprovalServiceError> {
-        let inner = self.inner.clone();
+        let (inner, clock) = (self.inner.clone(), self.clock.clone());
         let asked = self
             .in_store(move |store| {
                 inner.view.seal(&mut question, &whole)?;
-                store.ask(&question, call, Timestamp::now())
+                store.ask(&question, call, clock.now())
             })
             .await?;
         if matches!(asked, AskOutcome::Pending { is_new: true, .. }) {
@@ -266,9 +276,8 @@ impl ApprovalService {
 
     /// Announces the changes after `cursor`. The first poll only finds the current position: older decisions are not news.
     async fn poll_changes(&self, cursor: Option<u64>) -> Option<u64> {
-        let looked = self
-            .in_store(move |store| store.changes(cursor, Timestamp::now()))
-            .await;
+        let now = self.clock.now();
+        let looked = self.in_store(move |store| store.changes(cursor, now)).await;
         let (next, changed) = match looked {
             Ok(looked) => looked,
             Err(error) => {
@@ -296,23 +305,23 @@ impl ApprovalService {
 
     /// Records decisions of processes that died before they could, and erases sealed calls whose time is over.
     async fn record_orphaned_decisions(&self) {
-        let inner = self.inner.clone();
-        let recorded = spawn_blocking(move || {
+        let clock = self.clock.clone();
+        let recorded = self.beside(move |inner| {
             // Younger ones may still be on their way into the record of the process that took them.
-            let before = Timestamp::now().saturating_sub(RECORD_GRACE);
+            let before = clock.now().saturating_sub(RECORD_GRACE);
             let Ok(before) = before else { return Ok(()) };
             for approval in inner.store.unrecorded(before)? {
                 inner.record_decision(&approval);
             }
-            inner.store.erase(Timestamp::now())?;
+            inner.store.erase(clock.now())?;
             Ok::<_, ApprovalsError>(())
         });
         match recorded.await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
                 crate::log::decisions_not_settled(&error);
             }
-            Err(_) => crate::log::settling_panicked(),
+            None => crate::log::settling_panicked(),
         }
     }
 
@@ -320,10 +329,20 @@ impl ApprovalService {
         &self,
         act: impl FnOnce(&dyn Approvals) -> Result<T, ApprovalsError> + Send + 'static,
     ) -> Result<T, ApprovalServiceError> {
-        // The methods of a store block; the embedded one is SQLite.
+        let done = self.beside(move |inner| act(&*inner.store)).await;
+        Ok(done.unwrap_or_else(|| Err(task_panicked()))?)
+    }
+
+    /// Runs `act` where it delays no other task; none if it panicked.
+    async fn beside<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Inner) -> T + Send + 'static,
+    ) -> Option<T> {
+        if !self.inner.store.blocks() {
+            return Some(act(&self.inner));
+        }
         let inner = self.inner.clone();
-        let done = spawn_blocking(move || act(&*inner.store)).await;
-        Ok(done.unwrap_or_else(|_| Err(task_panicked()))?)
+        spawn_blocking(move || act(&inner)).await.ok()
     }
 }
 

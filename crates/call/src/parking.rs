@@ -3,15 +3,17 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use callgate_gate::{Attempt, CallId, Digest, GivenConsent, Owner};
+use callgate_record::Clock;
 use callgate_wire::{
     Frame, Json, RpcError, Strictness,
     stateless::{INPUT_RESPONSES, REQUEST_STATE},
 };
+use jiff::Timestamp;
 use tokio::{sync::watch, task::JoinHandle, time::Instant};
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
@@ -36,6 +38,7 @@ pub(crate) struct Parking {
     seal: Seal,
     /// The id of this process. Parked calls are in memory, so a state of another process cannot be served.
     node: Ulid,
+    clock: OnceLock<Arc<dyn Clock>>,
     parked: Mutex<Calls>,
 }
 
@@ -105,8 +108,24 @@ impl Parking {
         Self {
             seal: Seal::new(key),
             node: Ulid::generate(),
+            clock: OnceLock::new(),
             parked: Mutex::default(),
         }
+    }
+
+    /// Sets another clock than that of the machine, before the first call.
+    pub(crate) fn set_clock(&self, clock: Arc<dyn Clock>) {
+        // A second clock would be ignored.
+        let _ = self.clock.set(clock);
+    }
+
+    /// Seconds since 1970, for what hosts carry.
+    fn now(&self) -> u64 {
+        let now = self
+            .clock
+            .get()
+            .map_or_else(Timestamp::now, |clock| clock.now());
+        u64::try_from(now.as_second()).unwrap_or(0)
     }
 
     /// Which round this request is; an error if its state is not valid.
@@ -119,7 +138,10 @@ impl Parking {
         let binding = Binding::of(&attempt.host, &attempt.frame);
         let opened = self.seal.open(&text, &binding);
         let state = opened.ok_or_else(|| refused("it was issued for another request"))?;
-        if state.expires < now() {
+        if state.expires < self.now() {
+            if let StateSubject::Parked { park, .. } = state.about {
+                self.give_up(park);
+            }
             return Err(refused("it has expired"));
         }
         match state.about {
@@ -147,11 +169,18 @@ impl Parking {
         })
     }
 
+    /// Cancels a parked call whose time was seen to be over: a clock that is set back does not revive it.
+    fn give_up(&self, park: Ulid) {
+        if let Some((_, parked)) = self.lock().remove(&park) {
+            parked.stop.cancel();
+        }
+    }
+
     /// Seals the state that the host of a held call returns with.
     pub(crate) fn hold(&self, attempt: &Attempt, binding: Digest, asked: u8) -> String {
         let state = RequestState {
             about: StateSubject::Held { binding, asked },
-            expires: now() + HELD_LIFETIME.as_secs(),
+            expires: self.now() + HELD_LIFETIME.as_secs(),
         };
         let binding = Binding::of(&attempt.host, &attempt.frame);
         self.seal.close(state, &binding)
@@ -174,7 +203,7 @@ impl Parking {
         let node = self.node;
         let state = RequestState {
             about: StateSubject::Parked { node, park },
-            expires: now() + LIFETIME.as_secs(),
+            expires: self.now() + LIFETIME.as_secs(),
         };
         call.until.send_replace(Some(Instant::now() + LIFETIME));
         let owner = attempt.host.identity.owner();
@@ -238,11 +267,6 @@ fn refused(why: &str) -> RpcError {
     RpcError::new(RpcError::INVALID_PARAMS, message)
 }
 
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,8 +315,8 @@ mod tests {
             judged.map(|_| ()).map_err(|error| error.message)
         };
         let refused = |why: &str| Err(format!("`requestState` refused: {why}"));
-        let (ours, later) = (parking.node, now() + 60);
-        assert_eq!(judge(ours, now() - 1), refused("it has expired"));
+        let (ours, later) = (parking.node, parking.now() + 60);
+        assert_eq!(judge(ours, parking.now() - 1), refused("it has expired"));
         let gone = "the gateway process that issued it has ended";
         assert_eq!(judge(Ulid::generate(), later), refused(gone));
         let unknown = "it was already used, or its call was cancelled";

@@ -26,7 +26,7 @@ use std::{
 
 use arc_swap::ArcSwapOption;
 use callgate_gate::{Attempt, Call, Consent, Permit, Policy, Verdict, decide};
-use callgate_record::{Ledger, LedgerError, Recorded, Recorder, Usage};
+use callgate_record::{Clock, Ledger, LedgerError, Recorded, Recorder, Usage};
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -112,6 +112,13 @@ impl CallPath {
                 record_trouble: ArcSwapOption::empty(),
             }),
         }
+    }
+
+    /// Sets the clock by which states that hosts carry expire, for simulations.
+    #[must_use]
+    pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
+        self.shared.parking.set_clock(clock);
+        self
     }
 
     /// Sets the approval service. Without one, a call that needs approval is denied.

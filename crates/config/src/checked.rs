@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use callgate_record::Redactor;
 use serde::{Deserialize, Deserializer, de::Error};
 
-use crate::model::TimeSpan;
+use crate::{heads::HeadTarget, model::TimeSpan};
 
 /// The separator of shown tool names: only characters that every host accepts in a name.
 pub(super) fn separator<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
@@ -36,6 +36,34 @@ pub(super) fn session_idle<'de, D: Deserializer<'de>>(
         return Err(D::Error::custom("`session_idle` must be at least `1s`"));
     }
     Ok(span)
+}
+
+/// The time between two publications of heads: at least a second.
+pub(super) fn heads_every<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<TimeSpan, D::Error> {
+    let span = TimeSpan::deserialize(deserializer)?;
+    if span.0 < Duration::from_secs(1) {
+        return Err(D::Error::custom("`every` must be at least `1s`"));
+    }
+    Ok(span)
+}
+
+/// Where heads are published: each a file or a URL.
+pub(super) fn head_targets<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Vec<HeadTarget>, D::Error> {
+    let targets = Vec::<HeadTarget>::deserialize(deserializer)?;
+    for target in &targets {
+        if target.file.is_some() == target.url.is_some() {
+            let what = "heads are published to a `file` or to a `url`: write one of them";
+            return Err(D::Error::custom(what));
+        }
+        if target.file.is_some() && target.secret.is_some() {
+            return Err(D::Error::custom("a `secret` signs messages to a `url`"));
+        }
+    }
+    Ok(targets)
 }
 
 /// An address to listen on.

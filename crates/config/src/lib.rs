@@ -16,6 +16,7 @@ mod flags;
 mod foreign;
 mod governing;
 mod guard;
+mod heads;
 mod launch;
 mod load;
 mod log;
@@ -44,6 +45,7 @@ pub use failed::{Failed, Fault};
 pub use flags::Flags;
 pub use folders::CONFIG_FILE;
 pub use guard::{FailMode, Guard};
+pub use heads::{HeadPlace, HeadTarget, Heads};
 pub use load::{ConfigSource, LoadedConfig, Origin, Untrusted, again, load, manifest_of};
 pub use loosened::{loosened, lowered};
 pub use model::{

@@ -16,6 +16,7 @@ use crate::{
     checked,
     foreign::ForeignServers,
     guard::{Guard, Tenants},
+    heads::Heads,
 };
 
 /// The configuration of a gateway. Every key is optional.
@@ -561,6 +562,8 @@ pub struct Activity {
     pub body_bytes: usize,
     /// How long records are kept.
     pub retain: Retain,
+    /// Where the newest entries are published, so that a log that is cut or replaced later is noticed.
+    pub heads: Heads,
 }
 
 impl Default for Activity {
@@ -571,6 +574,7 @@ impl Default for Activity {
             redact: Vec::new(),
             body_bytes: 2048,
             retain: Retain::default(),
+            heads: Heads::default(),
         }
     }
 }

@@ -179,6 +179,7 @@ fn tighten_activity(tightening: &mut Tightening<'_>, project: &mut Activity, use
         redact,
         body_bytes: tightening.users("activity.body_bytes", &users.body_bytes),
         retain: tightening.users("activity.retain", &users.retain),
+        heads: tightening.users("activity.heads", &users.heads),
     };
 }
 

@@ -32,6 +32,7 @@ pub(super) fn places(
     let own = folders::user_config();
     places.extend(own.as_deref().and_then(Path::parent).map(Path::to_owned));
     places.extend(policies.files().map(|(file, _)| file.to_owned()));
+    places.extend(config.activity.heads.files());
     places.extend(config.plugins.values().map(|plugin| plugin.path.clone()));
     let both = places.iter().flat_map(|place| names(place));
     Protected::new(both.map(|place| place.to_string_lossy().into_owned()))

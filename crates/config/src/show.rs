@@ -39,6 +39,10 @@ pub fn effective(settings: &Settings, listen: Option<&str>) -> Result<Config, Fa
         hide(&mut webhook.secret);
         webhook.url = redactor.text(&webhook.url);
     }
+    for target in &mut config.activity.heads.publish {
+        hide(&mut target.secret);
+        target.url = target.url.as_deref().map(|url| redactor.text(url));
+    }
     config.guard = settings.guard_written.clone();
     hide(&mut config.guard.api_key);
     hide(&mut config.auth.token);

@@ -10,6 +10,7 @@
 mod assembly;
 mod embed;
 mod features;
+mod heads;
 mod housekeeping;
 mod log;
 mod log_options;
@@ -21,6 +22,7 @@ mod running;
 mod troubles;
 mod views;
 mod watch;
+mod webhook;
 
 pub mod local_user;
 pub mod plan;
@@ -36,5 +38,6 @@ pub mod steps;
 pub mod stored_tokens;
 
 pub use embed::{Builder, Gateway};
+pub use heads::publish as publish_heads;
 pub use log_options::Lifetime;
 pub use running::{Running, StepGate, close_record, command_record, row, shared_stores};

@@ -69,6 +69,14 @@ pub(crate) fn announcing_failed() {
     tracing::error!("the task that announces approvals panicked");
 }
 
+pub(crate) fn publishing_failed() {
+    tracing::error!("the task that publishes heads of the activity log panicked");
+}
+
+pub(crate) fn heads_not_published(what: &str) {
+    tracing::warn!("{what}");
+}
+
 /// Processes that share a data folder agree on the one that announces an approval.
 pub(crate) fn announcer_not_chosen(error: &impl Display) {
     tracing::warn!(%error, "could not determine which process announces an approval");

@@ -12,20 +12,17 @@ use bytes::Bytes;
 use callgate_call::ApprovalService;
 use callgate_process::environment;
 use callgate_record::{Approval, ApprovalFilter};
-use hmac::{Hmac, KeyInit as _, Mac as _};
-use hyper::{Method, Request, header};
-use jiff::Timestamp;
-use sha2::Sha256;
 use tokio::task::JoinHandle;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use url::Url;
 
 use callgate_config::{Failed, Webhook, WebhookFormat};
 
-use crate::outbound::Outbound;
+use crate::{
+    outbound::Outbound,
+    webhook::{Delivery, Hook},
+};
 
-/// The deadline of one attempt.
-const DEADLINE: Duration = Duration::from_secs(5);
 /// The pauses before retries.
 const PAUSES: [Duration; 3] = [
     Duration::from_secs(1),
@@ -42,12 +39,10 @@ pub(crate) struct Notifying {
     stop: CancellationToken,
 }
 
-/// A webhook and its client.
+/// A webhook and the format of its messages.
 #[derive(Debug)]
-struct Hook {
-    outbound: Outbound,
-    url: Url,
-    secret: Option<String>,
+struct Announced {
+    hook: Hook,
     format: WebhookFormat,
 }
 
@@ -77,7 +72,7 @@ impl Notifying {
     }
 }
 
-fn prepare(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
+fn prepare(hook: &Webhook, outbound: &Outbound) -> Result<Announced, Failed> {
     let lookup = |name: &str| std::env::var(name).ok();
     let wrong = |what: String| Failed::config(format!("`approvals.notify`: {what}"));
     let fill =
@@ -86,15 +81,18 @@ fn prepare(hook: &Webhook, outbound: &Outbound) -> Result<Hook, Failed> {
     let parsed = Url::parse(&url).ok();
     let url = parsed.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     let url = url.ok_or_else(|| wrong("a `url` must begin with http:// or https://".to_owned()))?;
-    Ok(Hook {
-        outbound: outbound.to(&url)?,
-        url,
-        secret: hook.secret.as_deref().map(fill).transpose()?,
+    let secret = hook.secret.as_deref().map(fill).transpose()?;
+    Ok(Announced {
+        hook: Hook::new(outbound, url, secret)?,
         format: hook.format,
     })
 }
 
-async fn follow(approval_service: ApprovalService, hooks: Vec<Arc<Hook>>, stop: CancellationToken) {
+async fn follow(
+    approval_service: ApprovalService,
+    hooks: Vec<Arc<Announced>>,
+    stop: CancellationToken,
+) {
     let mut changes = approval_service.changes();
     let tasks = TaskTracker::new();
     loop {
@@ -137,75 +135,26 @@ async fn unannounced(approval_service: &ApprovalService) -> Vec<Approval> {
 }
 
 /// Delivers an announcement to one webhook, with retries.
-async fn deliver(hook: &Hook, approval: &Approval, url: &str) {
-    let body = match hook.format {
+async fn deliver(to: &Announced, approval: &Approval, url: &str) {
+    let body = match to.format {
         WebhookFormat::Generic => message::generic(approval, url),
         WebhookFormat::Slack => message::slack(approval, url),
     };
     let body = Bytes::from(body.to_string());
     let mut pauses = PAUSES.iter();
     loop {
-        let Err(error) = post(hook, approval, &body).await else {
+        let delivery = Delivery {
+            event: "approval_required",
+            id: approval.id.as_str(),
+            body: &body,
+        };
+        let Err(error) = to.hook.post(delivery).await else {
             return;
         };
-        let host = hook.url.host_str().unwrap_or_default();
-        crate::log::approval_not_announced(host, &approval.id, &error);
+        crate::log::approval_not_announced(to.hook.host(), &approval.id, &error);
         match pauses.next() {
             Some(pause) => tokio::time::sleep(*pause).await,
             None => return,
         }
-    }
-}
-
-async fn post(hook: &Hook, approval: &Approval, body: &Bytes) -> Result<(), String> {
-    let timestamp = Timestamp::now().as_second().to_string();
-    let mut request = Request::builder()
-        .method(Method::POST)
-        .uri(hook.url.as_str())
-        .header(header::CONTENT_TYPE, "application/json")
-        .header("X-Callgate-Event", "approval_required")
-        .header("X-Callgate-Delivery", approval.id.as_str())
-        .header("X-Callgate-Timestamp", &timestamp);
-    if let Some(secret) = &hook.secret {
-        request = request.header("X-Callgate-Signature", signature(secret, &timestamp, body));
-    }
-    let request = request
-        .body(body.clone())
-        .map_err(|error| error.to_string())?;
-    match tokio::time::timeout(DEADLINE, hook.outbound.send(request)).await {
-        Ok(Ok(response)) if response.status().is_success() => Ok(()),
-        Ok(Ok(response)) => Err(format!("the webhook answered {}", response.status())),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err(format!("the webhook did not answer within {DEADLINE:?}")),
-    }
-}
-
-/// HMAC-SHA-256 over the time and the body, so that the body cannot be changed and an old message cannot be
-/// replayed as a new one.
-fn signature(secret: &str, timestamp: &str, body: &[u8]) -> String {
-    let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
-    let mac = mac.expect("HMAC takes a key of any length");
-    let mac = mac
-        .chain_update(timestamp)
-        .chain_update(".")
-        .chain_update(body);
-    let hex = mac.finalize().into_bytes();
-    let hex: String = hex.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256={hex}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_signature_covers_time_and_body() {
-        // printf '1700000000.{}' | openssl dgst -sha256 -hmac key
-        let expected = "sha256=9d713ed406bb7076d4123f0dc2c39d2df5c654ed4b0cd56b52c8b4c940bd63ae";
-        let made = signature("key", "1700000000", b"{}");
-        assert_eq!(made, expected);
-        assert_ne!(made, signature("key", "1700000001", b"{}"));
-        assert_ne!(made, signature("key", "1700000000", b"{ }"));
-        assert_ne!(made, signature("other", "1700000000", b"{}"));
     }
 }

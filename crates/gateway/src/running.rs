@@ -27,8 +27,16 @@ use tokio_util::sync::CancellationToken;
 use callgate_config::{self as config, Failed, Settings};
 
 use crate::{
-    assembly::Parts, housekeeping, log_options, log_options::Lifetime, notify::Notifying,
-    otlp::Exporter, plan, plugins::ServedPlugins, reload::ReloadStatus, troubles::Troubles,
+    assembly::Parts,
+    heads::{Publisher, Publishing},
+    housekeeping, log_options,
+    log_options::Lifetime,
+    notify::Notifying,
+    otlp::Exporter,
+    plan,
+    plugins::ServedPlugins,
+    reload::ReloadStatus,
+    troubles::Troubles,
     views::views,
 };
 
@@ -189,8 +197,14 @@ impl Running {
         };
         let noted = (status.indexed.clone(), status.troubles.clone());
         let gateway = gateway(settings, path, status)?;
-        let background =
+        let publishing = match lifetime {
+            Lifetime::Serving => publishing(settings, &stores, &noted.1)?,
+            // The next gateway publishes what a command has written.
+            Lifetime::OneCommand => None,
+        };
+        let mut background =
             Background::start(settings, &gateway, &approval_service, stores.clone(), noted)?;
+        background.publishing = publishing;
         Ok(Self {
             gateway,
             fleet,
@@ -255,11 +269,18 @@ impl Running {
         if let Some(plugins) = &self.plugins {
             plugins.stop().await;
         }
-        self.background.stop().await;
+        let publisher = self.background.stop().await;
         if let Err(error) = self.stores.log.close() {
             let error = error.to_string();
             let events = self.gateway.path().events();
             events.emit(RecordFailed { error: &error });
+        }
+        // After the closing entry, which is the last one that can be cut off.
+        if let Some(mut publisher) = publisher {
+            let failed = publisher.publish().await;
+            failed
+                .iter()
+                .for_each(|what| crate::log::heads_not_published(what));
         }
         if let Some(exporter) = self.exporter {
             exporter.stop().await;
@@ -273,8 +294,21 @@ struct Background {
     /// Follows approvals that other processes ask for and decide.
     following: JoinHandle<()>,
     notifying: Option<Notifying>,
+    publishing: Option<Publishing>,
     housekeeping: JoinHandle<()>,
     stop: CancellationToken,
+}
+
+/// Publishes heads where the settings name places for them.
+fn publishing(
+    settings: &Settings,
+    stores: &Stores,
+    troubles: &Troubles,
+) -> Result<Option<Publishing>, Failed> {
+    let heads = &settings.config.activity.heads;
+    let places = heads.places(&settings.data_dir)?;
+    let schedule = (places, heads.every.0);
+    Publishing::start(stores.archive.clone(), schedule, troubles.clone())
 }
 
 impl Background {
@@ -300,12 +334,18 @@ impl Background {
         Ok(Self {
             following,
             notifying,
+            publishing: None,
             housekeeping,
             stop,
         })
     }
 
-    async fn stop(self) {
+    /// Stops the tasks. Returns what publishes the heads of the closed log.
+    async fn stop(self) -> Option<Publisher> {
+        let publisher = match self.publishing {
+            Some(publishing) => publishing.stop().await,
+            None => None,
+        };
         if let Some(notifying) = self.notifying {
             notifying.stop().await;
         }
@@ -313,6 +353,7 @@ impl Background {
         if self.housekeeping.await.is_err() || self.following.await.is_err() {
             crate::log::background_task_failed();
         }
+        publisher
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) enum Place {
     Index,
     Retention,
     Clock,
+    Heads,
 }
 
 #[derive(Debug, Clone, Default)]

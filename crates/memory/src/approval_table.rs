@@ -1,6 +1,7 @@
 //! Approvals. Every method holds the table's one lock, so of two callers that claim one approval one gets it.
 
 mod row;
+mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,7 +14,10 @@ use callgate_record::{
 use jiff::{SignedDuration, Timestamp};
 use ulid::Ulid;
 
-use self::row::{Row, State, Table};
+use self::{
+    row::{Row, State},
+    table::{RowNumber, Table},
+};
 use crate::backend::Shared;
 
 /// Open questions that one caller may have; a further one is refused.
@@ -54,11 +58,13 @@ impl MemoryApprovals {
 
     /// Ends the claims of dead writers: used if the log has the forward, else approved again.
     fn settle_dead(&self, table: &mut Table) {
+        if table.claimed().next().is_none() {
+            return;
+        }
         let journal = self.journal.lock();
         let ends: Vec<(ApprovalId, State)> = table
-            .rows
-            .iter()
-            .filter_map(|row| match row.state {
+            .claimed()
+            .filter_map(|(_, row)| match row.state {
                 State::Claimed { by: Some(by) }
                     if Some(by) != self.writer && !journal.is_alive(by) =>
                 {
@@ -84,18 +90,19 @@ impl MemoryApprovals {
     fn answered(
         &self,
         table: &mut Table,
-        at: usize,
-        question: &Question,
-        call: CallId,
+        number: RowNumber,
+        (question, call): (&Question, CallId),
         now: Timestamp,
-    ) -> AskOutcome {
-        let row = &mut table.rows[at];
+    ) -> Option<AskOutcome> {
+        let row = table.row(number)?;
         let mut approval = Box::new(row.as_of(now));
         let id = std::mem::replace(&mut approval.id, row.public_id().clone());
-        match approval.status {
+        Some(match approval.status {
             ApprovalStatus::Approved => {
-                row.state = State::Claimed { by: self.writer };
-                row.used_by = Some(call);
+                table.change(number, |row| {
+                    row.state = State::Claimed { by: self.writer };
+                    row.used_by = Some(call);
+                });
                 AskOutcome::Claimed(Claim {
                     id,
                     approval: approval.id,
@@ -103,13 +110,13 @@ impl MemoryApprovals {
             }
             ApprovalStatus::Denied => AskOutcome::Denied(approval),
             ApprovalStatus::Pending | ApprovalStatus::Expired | ApprovalStatus::Used => {
-                row.seal_again(question);
+                table.change(number, |row| row.seal_again(question));
                 AskOutcome::Pending {
                     approval,
                     is_new: false,
                 }
             }
-        }
+        })
     }
 
     fn insert(
@@ -147,12 +154,16 @@ impl MemoryApprovals {
             sealed: Some(question.sealed.clone()),
         };
         let approval = row.as_of(now);
-        table.rows.push(row);
+        table.insert(row);
         Ok(approval)
     }
 }
 
 impl Approvals for MemoryApprovals {
+    fn blocks(&self) -> bool {
+        false
+    }
+
     fn ask(
         &self,
         question: &Question,
@@ -162,8 +173,12 @@ impl Approvals for MemoryApprovals {
         let mut table = self.lock();
         self.settle_dead(&mut table);
         table.erase_over(now);
-        if let Some(at) = table.decisive(question, now) {
-            return Ok(self.answered(&mut table, at, question, call, now));
+        let known = table.decisive(question, now);
+        let about = (question, call);
+        if let Some(outcome) =
+            known.and_then(|number| self.answered(&mut table, number, about, now))
+        {
+            return Ok(outcome);
         }
         if let Some(approval) = table.joined(question, MAX_QUESTIONS, now) {
             self.insert(&mut table, question, now, Some(&approval))?;
@@ -172,7 +187,7 @@ impl Approvals for MemoryApprovals {
                 is_new: false,
             });
         }
-        if table.open_of(&question.asking.principal, now) >= OPEN_PER_PRINCIPAL {
+        if table.open_of(&question.asking.principal) >= OPEN_PER_PRINCIPAL {
             return Ok(AskOutcome::TooMany {
                 limit: OPEN_PER_PRINCIPAL,
             });
@@ -211,23 +226,25 @@ impl Approvals for MemoryApprovals {
             });
         }
         let record_id = CallId(Ulid::generate());
-        let revision = table.next_revision();
-        for row in table.rows.iter_mut().filter(|row| row.public_id() == id) {
-            row.resolution = Some(Resolution {
-                answer,
-                by: by.name(),
-                way: by.way,
-                at: now,
-                valid_until: now.saturating_add(row.valid_for).unwrap_or(Timestamp::MAX),
-                record_id,
+        for number in table.rows_of(id) {
+            let revision = table.next_revision();
+            table.change(number, |row| {
+                row.resolution = Some(Resolution {
+                    answer,
+                    by: by.name(),
+                    way: by.way,
+                    at: now,
+                    valid_until: now.saturating_add(row.valid_for).unwrap_or(Timestamp::MAX),
+                    record_id,
+                });
+                row.state = match answer {
+                    Answer::Approve => State::Approved,
+                    Answer::Deny => State::Denied,
+                };
+                row.is_recorded = row.under.is_some();
+                row.sealed = None;
+                row.revision = revision;
             });
-            row.state = match answer {
-                Answer::Approve => State::Approved,
-                Answer::Deny => State::Denied,
-            };
-            row.is_recorded = row.under.is_some();
-            row.sealed = None;
-            row.revision = revision;
         }
         let approval = table.get(id, now).unwrap_or(approval);
         Ok(Resolved {
@@ -249,12 +266,14 @@ impl Approvals for MemoryApprovals {
     ) -> Result<Vec<StoredQuestion>, ApprovalsError> {
         let mut table = self.lock();
         let mut kept = Vec::new();
-        for row in table.rows.iter_mut().filter(|row| row.public_id() == id) {
-            row.is_shown |= to_a_person && row.under.is_none();
-            kept.push(StoredQuestion {
-                asking: row.asking.clone(),
-                binding: row.binding.clone(),
-                sealed: row.sealed.clone(),
+        for number in table.rows_of(id) {
+            table.change(number, |row| {
+                row.is_shown |= to_a_person && row.under.is_none();
+                kept.push(StoredQuestion {
+                    asking: row.asking.clone(),
+                    binding: row.binding.clone(),
+                    sealed: row.sealed.clone(),
+                });
             });
         }
         Ok(kept)
@@ -274,7 +293,9 @@ impl Approvals for MemoryApprovals {
         let mut table = self.lock();
         table.erase_over(now);
         let mut found: Vec<Approval> = table
-            .approvals(now)
+            .approvals()
+            .filter(|row| which.status.is_none_or(|status| status == row.status(now)))
+            .map(|row| row.as_of(now))
             .filter(|one| which.includes(one))
             .collect();
         found.sort_by_key(|approval| std::cmp::Reverse(approval.asked_at));
@@ -283,11 +304,7 @@ impl Approvals for MemoryApprovals {
     }
 
     fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError> {
-        let table = self.lock();
-        let pending = table
-            .approvals(now)
-            .filter(|one| one.status == ApprovalStatus::Pending);
-        Ok(pending.count())
+        Ok(self.lock().pending(now))
     }
 
     fn changes(
@@ -300,13 +317,10 @@ impl Approvals for MemoryApprovals {
         let Some(mark) = mark else {
             return Ok((newest, Vec::new()));
         };
-        let mut changed: Vec<&Row> = table
-            .rows
-            .iter()
-            .filter(|row| row.revision > mark && row.under.is_none())
+        let changed = table
+            .changed_after(mark)
+            .map(|row| row.as_of(now))
             .collect();
-        changed.sort_by_key(|row| row.revision);
-        let changed = changed.into_iter().map(|row| row.as_of(now)).collect();
         Ok((newest.max(mark), changed))
     }
 
@@ -314,23 +328,26 @@ impl Approvals for MemoryApprovals {
         let table = self.lock();
         let is_owed = |row: &&Row| {
             let resolution = row.resolution.as_ref();
-            !row.is_recorded && resolution.is_some_and(|resolution| resolution.at < before)
+            resolution.is_some_and(|resolution| resolution.at < before)
         };
-        let owed = table.rows.iter().filter(is_owed);
+        let owed = table.unrecorded().filter(is_owed);
         Ok(owed.map(|row| row.as_of(before)).collect())
     }
 
     fn recorded(&self, id: &ApprovalId) -> Result<(), ApprovalsError> {
         let mut table = self.lock();
-        if let Some(row) = table.row(id) {
-            row.is_recorded = true;
+        if let Some(number) = table.number_of(id) {
+            table.change(number, |row| row.is_recorded = true);
         }
         Ok(())
     }
 
     fn announce(&self, id: &ApprovalId) -> Result<bool, ApprovalsError> {
         let mut table = self.lock();
-        let pending = table.row(id).filter(|row| row.state == State::Pending);
+        let Some(number) = table.number_of(id) else {
+            return Ok(false);
+        };
+        let pending = table.row(number).filter(|row| row.state == State::Pending);
         let Some(row) = pending.filter(|row| !row.is_announced) else {
             return Ok(false);
         };
@@ -338,7 +355,7 @@ impl Approvals for MemoryApprovals {
             || row
                 .asked_in
                 .is_none_or(|asker| !self.journal.lock().is_alive(asker));
-        row.is_announced |= is_ours;
+        table.change(number, |row| row.is_announced |= is_ours);
         Ok(is_ours)
     }
 }

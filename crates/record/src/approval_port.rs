@@ -365,6 +365,11 @@ pub struct ApprovalsError {
 /// Stores approvals for all processes of a backend. A change is as durable as the backend when its method
 /// returns. All methods block.
 pub trait Approvals: Send + Sync + std::fmt::Debug {
+    /// Whether a method can take so long that a task must not call it on its own thread.
+    fn blocks(&self) -> bool {
+        true
+    }
+
     /// Looks for a decision about exactly this call, or asks for one. An approval is reserved for `call`.
     // Lookup and claim are one method: between two, another call could take the same approval.
     fn ask(

@@ -2,7 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    fmt,
     io::{self, Write},
+    sync::Arc,
 };
 
 use callgate_gate::CallId;
@@ -242,6 +244,34 @@ pub struct CatchUp {
     pub was_rebuilt: bool,
 }
 
+/// How far a search index is while it is filled, in bytes of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FillProgress {
+    pub read: u64,
+    /// What there was to read when it began.
+    pub of: u64,
+}
+
+/// Tells someone who waits for an answer how far the index is.
+#[derive(Clone)]
+pub struct TellProgress(Arc<dyn Fn(FillProgress) + Send + Sync>);
+
+impl TellProgress {
+    pub fn new(tell: impl Fn(FillProgress) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(tell))
+    }
+
+    pub fn tell(&self, progress: FillProgress) {
+        (self.0)(progress);
+    }
+}
+
+impl fmt::Debug for TellProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TellProgress")
+    }
+}
+
 /// What a reader of the record should know about the answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Caveats {
@@ -328,6 +358,11 @@ pub trait Archive: Send + Sync + std::fmt::Debug {
             is_complete: true,
             was_rebuilt: false,
         })
+    }
+
+    /// Tells from now on how far the index is while a question waits for it.
+    fn tell_progress(&self, tell: TellProgress) {
+        drop(tell);
     }
 
     /// Limits of the answers so far, for the reader.

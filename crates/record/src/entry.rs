@@ -116,7 +116,7 @@ pub enum Decision {
 
 impl Decision {
     /// The spelling in the log.
-    pub(crate) fn written(self) -> &'static str {
+    pub fn written(self) -> &'static str {
         match self {
             Self::Allow => "ALLOW",
             Self::Deny => "DENY",

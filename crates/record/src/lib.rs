@@ -15,6 +15,7 @@ mod entry;
 mod export;
 mod instant;
 mod ledger;
+mod publication;
 mod recorder;
 mod redact;
 mod store;
@@ -28,8 +29,8 @@ pub use approval_port::{
     ResolveApprovalError, Resolved, SEAL_MARK_BYTES, StoredQuestion, UnsealedCall,
 };
 pub use archive::{
-    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DiskUse, DroppedEntries, Format, Page,
-    Restored, Retained, RetentionLimits, Summary, Verification,
+    ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, DiskUse, DroppedEntries, FillProgress,
+    Format, Page, Restored, Retained, RetentionLimits, Summary, TellProgress, Verification,
 };
 pub use clock::{
     CLOCK_PROOF, CLOCK_TOLERANCE, Clock, ClockJump, ClockTrust, RetentionPause, SystemClock,
@@ -44,6 +45,7 @@ pub use instant::InstantWriter;
 pub use ledger::{
     Account, Counted, Ledger, LedgerError, LedgerFuture, RateUsage, Reservation, Usage,
 };
+pub use publication::{NotHeads, Publication, PublishedHeads};
 pub use recorder::{NotRecorded, OnFailure, Open, Outcome, Recorded, Recorder, Watching};
 pub use redact::{BadPattern, Excerpt, Redactor, body_digest};
 pub use store::{DurabilityWait, Log, Placing, Position, Store, StoreError};

@@ -3,14 +3,14 @@
 use std::{
     io::Write,
     path::PathBuf,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use callgate_gate::CallId;
 use callgate_record::{
     Activity, ActivityFilter, Archive, ArchiveError, CatchUp, Caveats, Clock, ClockTrust, DiskUse,
     Format, Head, KeyedHead, Page, Restored, Retained, RetentionLimits, Summary, SystemClock,
-    Verification,
+    TellProgress, Verification,
 };
 use jiff::Timestamp;
 
@@ -32,6 +32,8 @@ pub struct Records {
     files: Files,
     index: Mutex<Option<Index>>,
     looked: Mutex<Option<Looked>>,
+    /// Who is told how far the index is.
+    progress: OnceLock<TellProgress>,
 }
 
 /// What there was when retention looked.
@@ -60,6 +62,7 @@ impl Records {
             files,
             index: Mutex::default(),
             looked: Mutex::default(),
+            progress: OnceLock::new(),
         }
     }
 
@@ -84,7 +87,11 @@ impl Records {
         let mut kept = self.opened_index();
         let mut index = match kept.take() {
             Some(index) => index,
-            None => Index::open(&self.dir).map_err(unreadable)?,
+            None => {
+                let mut index = Index::open(&self.dir).map_err(unreadable)?;
+                index.tell_progress(self.progress.get().cloned());
+                index
+            }
         };
         index.catch_up().map_err(unreadable)?;
         let answer = ask(&mut index).map_err(unreadable);
@@ -109,7 +116,8 @@ impl Archive for Records {
         out: &mut dyn Write,
     ) -> Result<u64, ArchiveError> {
         // A connection of its own: a slow reader does not block other queries.
-        match export(&self.dir, format, filter, out) {
+        let progress = self.progress.get().cloned();
+        match export(&self.dir, progress, format, filter, out) {
             Ok(count) => Ok(count),
             Err(ExportError::Index(error)) => Err(unreadable(error)),
             Err(ExportError::Unwritable(error)) => Err(error.into()),
@@ -218,6 +226,11 @@ impl Archive for Records {
             is_complete,
             was_rebuilt: index.was_rebuilt(),
         })
+    }
+
+    fn tell_progress(&self, tell: TellProgress) {
+        // One caller: the command that waits.
+        let _ = self.progress.set(tell);
     }
 
     fn caveats(&self) -> Result<Caveats, ArchiveError> {

@@ -5,7 +5,7 @@ use std::{
     path::Path,
 };
 
-use callgate_record::{ActivityFilter, Format};
+use callgate_record::{ActivityFilter, Format, TellProgress};
 
 use crate::{Index, IndexError};
 
@@ -21,11 +21,13 @@ pub enum ExportError {
 /// Writes every record of the data folder that fits `filter`, oldest first.
 pub fn export(
     dir: &Path,
+    progress: Option<TellProgress>,
     format: Format,
     filter: &ActivityFilter,
     out: &mut dyn Write,
 ) -> Result<u64, ExportError> {
     let mut index = Index::open(dir)?;
+    index.tell_progress(progress);
     index.catch_up()?;
     let mut count = 0;
     let mut failed = None;

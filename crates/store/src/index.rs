@@ -10,6 +10,7 @@
 mod compare;
 mod files;
 mod fill;
+mod folding;
 mod forget;
 mod home;
 mod mark;
@@ -27,7 +28,7 @@ use std::{
 };
 
 use callgate_gate::CallId;
-use callgate_record::{Activity, ActivityFilter, Page, Summary};
+use callgate_record::{Activity, ActivityFilter, Page, Summary, TellProgress};
 use rusqlite::{Connection, ErrorCode, OptionalExtension as _};
 
 use self::{
@@ -35,8 +36,8 @@ use self::{
     files::{connect, has_content, inode, opened_rows, remove_older, reset},
     fill::FillContext,
     home::Home,
-    place::{Reader, Row},
-    rows::{ChangedRecord, StoredRow},
+    place::{Place, Reader, Row},
+    rows::StoredRow,
     seal::Seal,
 };
 use crate::{
@@ -100,6 +101,17 @@ pub struct Index {
     /// The inode of the connected file: another process may have replaced it.
     file: Option<u64>,
     was_rebuilt: bool,
+    /// Whether an entry could not be shown that the index has: entries are read whole from then on.
+    is_careful: bool,
+    /// Who is told how far filling is.
+    progress: Option<TellProgress>,
+}
+
+/// A record that the index has.
+struct Loaded {
+    activity: Activity,
+    places: Vec<Place>,
+    row: StoredRow,
 }
 
 impl Index {
@@ -144,7 +156,14 @@ impl Index {
             home,
             seal,
             was_rebuilt,
+            is_careful: false,
+            progress: None,
         })
+    }
+
+    /// Tells from now on how far filling is.
+    pub fn tell_progress(&mut self, tell: Option<TellProgress>) {
+        self.progress = tell;
     }
 
     /// Adds the new entries of the log; returns their number.
@@ -283,6 +302,8 @@ impl Index {
             home: self.home.path(),
             seal: &self.seal,
             stop,
+            is_careful: self.is_careful,
+            progress: self.progress.as_ref(),
         };
         fill::catch_up(&mut self.connection, filling)
     }
@@ -290,6 +311,7 @@ impl Index {
     /// Replaces the index by a new one. The caller holds the exclusive lock.
     fn replace(&mut self, why: &IndexError) -> Result<(), IndexError> {
         self.was_rebuilt = true;
+        self.is_careful |= matches!(why, IndexError::Differs);
         self.start_anew(why, true)?;
         self.fill(&|| false).map(drop)
     }
@@ -354,6 +376,8 @@ pub fn compare_index(dir: &Path) -> Result<Option<String>, IndexError> {
         home: Home::beside_log(dir),
         seal,
         was_rebuilt: false,
+        is_careful: false,
+        progress: None,
     };
     index.compare()
 }
@@ -363,7 +387,7 @@ fn load(
     connection: &Connection,
     reader: &mut Reader,
     id: CallId,
-) -> Result<Option<ChangedRecord>, IndexError> {
+) -> Result<Option<Loaded>, IndexError> {
     let (columns, tables) = (Row::COLUMNS, Row::TABLES);
     let sql = format!("SELECT {columns}, a.at, a.sort FROM {tables} WHERE a.id = ?1");
     let mut statement = connection.prepare_cached(&sql)?;
@@ -383,10 +407,10 @@ fn load(
     };
     // A place of a writer that is gone has no entry to show.
     let places = places.into_iter().filter(|(writer, _)| writer.is_some());
-    Ok(Some(ChangedRecord {
+    Ok(Some(Loaded {
         activity,
         places: places.map(|(_, place)| place).collect(),
-        before: Some(before),
+        row: before,
     }))
 }
 

@@ -195,6 +195,17 @@ pub(crate) fn encode(
 
 /// Reads a line, given without its line break, and checks its hash.
 pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
+    check_hash(line)?;
+    parse_unchecked(line)
+}
+
+/// Reads some members of a line, and checks its hash.
+pub(crate) fn parse_members<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<T, LineError> {
+    check_hash(line)?;
+    serde_json::from_str(text(line)?).map_err(not_an_entry)
+}
+
+fn check_hash(line: &[u8]) -> Result<(), LineError> {
     let stored = stored_hash(line)?;
     let computed = Hash(*Digest::of(&line[PREFIX_BYTES..]).as_bytes());
     if stored != computed {
@@ -203,15 +214,19 @@ pub(crate) fn parse(line: &[u8]) -> Result<Line<'_>, LineError> {
             computed: computed.to_string(),
         });
     }
-    parse_unchecked(line)
+    Ok(())
+}
+
+fn text(line: &[u8]) -> Result<&str, LineError> {
+    std::str::from_utf8(line).map_err(|error| LineError::NotALine {
+        at: error.valid_up_to(),
+    })
 }
 
 /// Reads a line without checking its hash, where the caller needs only a number and `verify` checks the line.
 pub(crate) fn parse_unchecked(line: &[u8]) -> Result<Line<'_>, LineError> {
     let hash = stored_hash(line)?;
-    let text = std::str::from_utf8(line).map_err(|error| LineError::NotALine {
-        at: error.valid_up_to(),
-    })?;
+    let text = text(line)?;
     let members: Members<'_> = serde_json::from_str(text).map_err(not_an_entry)?;
     let Members {
         prev,

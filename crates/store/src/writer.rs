@@ -73,13 +73,15 @@ impl Durability {
 pub struct Log {
     shared: Arc<Shared>,
     keeper: Option<JoinHandle<()>>,
+    /// The uptime when a log without a thread last named its head.
+    named: Mutex<Duration>,
     dir: PathBuf,
     writer: WriterId,
     files: Files,
     clock: Arc<dyn Clock>,
     /// The uptime when retention last looked at the clock.
     looked: Mutex<Option<Duration>>,
-    lock: Lock,
+    lock: Mutex<Lock>,
 }
 
 /// What the log and its thread share.
@@ -102,6 +104,18 @@ impl Log {
 
     /// The same on another disk, for tests that make it fail.
     pub fn open_on(options: LogOptions, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
+        let mut log = Self::open_stepped(options, disk)?;
+        let started = keeper::start(Arc::clone(&log.shared), Arc::clone(&log.clock));
+        let keeper = started.map_err(|source| OpenError::NoFolder {
+            path: folder::log_path(&log.dir),
+            source,
+        })?;
+        log.keeper = Some(keeper);
+        Ok(log)
+    }
+
+    /// The same without a thread, for simulations: nothing is synced or tried again before [`Log::turn`].
+    pub fn open_stepped(options: LogOptions, disk: Arc<dyn Disk>) -> Result<Self, OpenError> {
         let log = folder::log_path(&options.dir);
         let no_folder = |source| OpenError::NoFolder {
             path: log.clone(),
@@ -148,18 +162,24 @@ impl Log {
             return Err(OpenError::Unwritable { path: log, source });
         }
         seal_all(&chain, &survey.dead);
-        let shared = Arc::new(Shared::new(chain, head_file, options.durability));
-        let keeper = keeper::start(Arc::clone(&shared)).map_err(no_folder)?;
         Ok(Self {
-            shared,
-            keeper: Some(keeper),
+            shared: Arc::new(Shared::new(chain, head_file, options.durability)),
+            keeper: None,
+            named: Mutex::new(options.clock.uptime()),
             dir: options.dir,
             writer: folder.writer,
             files,
             clock: options.clock,
             looked: Mutex::default(),
-            lock,
+            lock: Mutex::new(lock),
         })
+    }
+
+    /// Does what the thread of a log does when it wakes up: writes the backlog, syncs for those that wait, names the head.
+    /// For a log without a thread.
+    pub fn turn(&self) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        keeper::turn(&self.shared, &*self.clock, &mut named);
     }
 
     /// The id of this process start.
@@ -290,7 +310,26 @@ impl callgate_record::Log for Log {
     }
 
     fn trouble(&self) -> Option<String> {
-        self.lock.trouble(&self.chain().path().join("lock"))
+        let folder = Folder {
+            writer: self.writer,
+            path: self.chain().path().to_owned(),
+        };
+        let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let trouble = lock.trouble(&folder.path.join("lock"))?;
+        // The folder may have been put back from a copy, with another file for the lock. Not one that a later process has
+        // closed meanwhile: this chain must not go on there.
+        let put_back = || match folder.adopt() {
+            Ok(Some(lock)) if !folder.is_sealed() => Some(lock),
+            Ok(_) | Err(_) => None,
+        };
+        let is_there = folder.path.is_dir();
+        match is_there.then(put_back).flatten() {
+            Some(retaken) => {
+                *lock = retaken;
+                None
+            }
+            None => Some(trouble),
+        }
     }
 }
 

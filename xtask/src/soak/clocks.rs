@@ -1,5 +1,8 @@
 //! Wrong clocks: the real gateway under libfaketime. The clock jumps by 1 s to 10 years, there and back, at a start and
-//! while it runs; nothing is dropped and nothing revived.
+//! while it runs; nothing is dropped and nothing revived: no approval, no token, no call that waits for its host, no stored
+//! result.
+
+mod waiting;
 
 use std::{
     collections::BTreeSet,
@@ -14,12 +17,20 @@ use callgate_testkit::HttpHost;
 use serde_json::Value;
 
 use crate::command::{self, cargo, root};
+use waiting::Waiting;
 
 /// Where Debian's package `faketime` has the library for programs with threads.
 const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 const JUMPS: [&str; 8] = ["1s", "1m", "1h", "1d", "8d", "100d", "1y", "10y"];
-const CONFIG: &str =
-    "listen: 127.0.0.1:0\npolicy: default\napprovals: {valid_for: 5m, expire_after: 1h}\n";
+const CONFIG: &str = "\
+listen: 127.0.0.1:0
+policy: default
+approvals: {valid_for: 5m, expire_after: 1h}
+search: {inline_chars: 1000}
+servers:
+  c: {command: '@bin@/conformance-upstream', args: [--era, handshake]}
+  n: {command: '@bin@/counter-upstream'}
+";
 const LIST: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"demo__list_notes","arguments":{}}}"#;
 const DELETE: &str = r#"{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"demo__delete_all_notes","arguments":{}}}"#;
 /// How long a gateway may take to listen, and to run retention once.
@@ -35,7 +46,15 @@ pub(super) fn run() -> Result<()> {
     if !Path::new(LIBRARY).exists() {
         command::run(command::command("apt-get").args(["install", "-y", "faketime"]))?;
     }
-    command::run(cargo().args(["build", "-p", "callgate-cli"]))?;
+    let build = [
+        "build",
+        "-p",
+        "callgate-cli",
+        "-p",
+        "callgate-testkit",
+        "--bins",
+    ];
+    command::run(cargo().args(build))?;
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let folder = std::env::temp_dir().join(format!("callgate-clocks-{}", std::process::id()));
@@ -68,7 +87,9 @@ impl Machine {
     /// record.
     fn prepare(&self) -> Result<(String, BTreeSet<String>)> {
         fs::create_dir_all(&self.folder)?;
-        fs::write(self.folder.join("callgate.yaml"), CONFIG)?;
+        let bin = self.program.parent().context("it is in a folder")?;
+        let config = CONFIG.replace("@bin@", &bin.display().to_string());
+        fs::write(self.folder.join("callgate.yaml"), config)?;
         for _ in 0..5 {
             let said = self.ask("+0", &["call", "demo:list_notes", "{}", "--demo"])?;
             ensure!(said.contains("buy milk"), "{said}");
@@ -116,13 +137,13 @@ impl Machine {
         let clock = self.folder.join("faketime");
         fs::write(&clock, offset)?;
         let (mut gateway, url) = self.serve(&clock)?;
-        let lived = self.live_at(&url, &clock, revoked);
+        let lived = self.live_at(&url, (clock.as_path(), offset), revoked);
         gateway.kill()?;
         gateway.wait()?;
         lived
     }
 
-    fn live_at(&self, url: &str, clock: &Path, revoked: &str) -> Result<()> {
+    fn live_at(&self, url: &str, (clock, began): (&Path, &str), revoked: &str) -> Result<()> {
         let token = fs::read_to_string(self.folder.join("data/agent.token"))?;
         let bearer = |token: &str| format!("Bearer {}", token.trim());
         let mut host = HttpHost::new(url)?.header("Authorization", &bearer(&token));
@@ -134,10 +155,16 @@ impl Machine {
             ensure!(started.elapsed() < PATIENCE, "retention did not run");
             std::thread::sleep(Duration::from_millis(50));
         }
+        let mut waiting = Waiting::start(url, &bearer(&token))?;
+        let mut before = began.to_owned();
         for jump in JUMPS {
             for sign in ["+", "-"] {
-                fs::write(clock, format!("{sign}{jump}"))?;
-                let at = format!("jumped to {sign}{jump} while running");
+                let now = format!("{sign}{jump}");
+                let at = format!("jumped to {now} while running");
+                let jumped = |offset: &str| fs::write(clock, offset);
+                let jump = (&*before, &*now);
+                waiting.survive(jump, &jumped).with_context(|| at.clone())?;
+                before = now;
                 let said = host.post(LIST)?.text()?;
                 ensure!(said.contains("buy milk"), "{at}: {said}");
                 let said = host.post(DELETE)?.text()?;
@@ -148,6 +175,20 @@ impl Machine {
                 let status = refused.post(LIST)?.status;
                 ensure!(status == 401, "{at}: a revoked token is answered {status}");
             }
+        }
+        // The last jump was back.
+        let health = HttpHost::new(&url.replace("/mcp", "/healthz"))?;
+        let started = Instant::now();
+        while !health
+            .send("GET", &[], b"")?
+            .text()?
+            .contains("the clock was set back")
+        {
+            ensure!(
+                started.elapsed() < PATIENCE,
+                "health does not name the clock"
+            );
+            std::thread::sleep(Duration::from_millis(100));
         }
         Ok(())
     }

@@ -96,10 +96,11 @@ pub(super) fn seeds(options: &Seeds) -> Result<()> {
         Some(seed) => ("CALLGATE_SEED", seed),
         None => ("CALLGATE_SEEDS", options.seeds),
     };
-    // Optimized: a schedule then takes a few milliseconds.
+    // Optimized: a schedule then takes about a millisecond.
     let test = [
         "test",
-        "--release",
+        "--profile",
+        "soak",
         "-p",
         "callgate-store",
         "--test",

@@ -44,12 +44,16 @@ pub(crate) enum ActivityCommand {
     /// A removed end is found only if a head names one of its entries: one that the writer left, or one
     /// that you keep elsewhere and pass with `--head`.
     Verify {
-        /// Heads that were kept elsewhere: the output of `activity head --json`
+        /// Heads that were kept elsewhere: what `activity head --publish` wrote or sent, or `activity head --json` printed
         #[arg(long, value_name = "FILE")]
         head: Option<PathBuf>,
     },
-    /// Print the newest entry of each writer, to keep elsewhere for `verify --head`
-    Head,
+    /// Print or publish the newest entry of each writer, to keep elsewhere for `verify --head`
+    Head {
+        /// Add them as a line to a file, or post them to a webhook; without a value, to the places in `activity.heads`
+        #[arg(long, value_name = "FILE|URL", num_args = 0..=1)]
+        publish: Option<Option<String>>,
+    },
     /// Put back what retention dropped by age within the last day
     ///
     /// For a day after that, retention drops nothing by age.

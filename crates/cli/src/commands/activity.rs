@@ -1,19 +1,21 @@
 //! `callgate activity …`: lists, verifies and exports recorded calls.
 
+mod heads;
 mod live;
 pub(super) mod retention;
 
 use std::{
-    fs,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
     path::Path,
     process::ExitCode,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
 };
 
 use callgate_gate::CallId;
 use callgate_record::{
-    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, Format, Head, KeyedHead,
-    Status,
+    Activity as Record, ActivityFilter as Filter, Archive, ArchiveError, FillProgress, Format,
+    Status, TellProgress,
 };
 use jiff::Timestamp;
 
@@ -31,7 +33,12 @@ const COLUMNS: [&str; 9] = [
 ];
 
 pub(crate) fn run(shared: &Shared, activity: &Activity) -> Result<ExitCode, Failed> {
-    print(&setup::data_dir(shared)?, &activity.command, shared.json)
+    match &activity.command {
+        ActivityCommand::Head {
+            publish: Some(place),
+        } => heads::publish(shared, place.as_deref()),
+        command => print(&setup::data_dir(shared)?, command, shared.json),
+    }
 }
 
 /// Prints what a data folder has on record.
@@ -41,6 +48,9 @@ pub(crate) fn print(
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
     let archive = &*callgate_gateway::shared_stores(data_dir)?.archive;
+    if io::stderr().is_terminal() {
+        archive.tell_progress(indexing());
+    }
     match command {
         ActivityCommand::List { filter, limit } => {
             let filter = Filter {
@@ -55,11 +65,32 @@ pub(crate) fn print(
         }
         ActivityCommand::Summary { period } => live::summary(archive, period, as_json),
         ActivityCommand::Verify { head } => check(archive, head.as_deref(), as_json),
-        ActivityCommand::Head => print_heads(archive, as_json),
+        ActivityCommand::Head { .. } => heads::print(archive, as_json),
         ActivityCommand::Restore => retention::restore(archive, as_json),
         ActivityCommand::Clock { confirm } => retention::clock(archive, *confirm, as_json),
         ActivityCommand::Export { format, filter } => write_out(archive, *format, filter),
     }
+}
+
+/// How long a person waits before being told why.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Shows at the terminal how far the index is, where filling it takes long.
+fn indexing() -> TellProgress {
+    let began = Instant::now();
+    let is_shown = AtomicBool::new(false);
+    TellProgress::new(move |progress: FillProgress| {
+        let FillProgress { read, of } = progress;
+        if read >= of {
+            if is_shown.swap(false, Ordering::Relaxed) {
+                // Back to the beginning of the line, which is erased.
+                eprint!("\r\x1b[K");
+            }
+        } else if began.elapsed() >= PATIENCE {
+            is_shown.store(true, Ordering::Relaxed);
+            eprint!("\rindexing the activity log: {} %", read * 100 / of);
+        }
+    })
 }
 
 fn list(archive: &dyn Archive, filter: &Filter, as_json: bool) -> Result<ExitCode, Failed> {
@@ -134,7 +165,7 @@ fn check(
     exported: Option<&Path>,
     as_json: bool,
 ) -> Result<ExitCode, Failed> {
-    let exported = exported.map(read_heads).transpose()?;
+    let exported = exported.map(heads::read).transpose()?;
     let found = archive
         .verify(exported.as_deref())
         .map_err(archive_failed)?;
@@ -169,35 +200,6 @@ fn check(
         "the activity log has {} problems",
         problems.len()
     )))
-}
-
-fn print_heads(archive: &dyn Archive, as_json: bool) -> Result<ExitCode, Failed> {
-    let heads = archive.heads().map_err(archive_failed)?;
-    if as_json {
-        outln!("{}", serde_json::to_string(&heads).map_err(failed)?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    let row = |keyed: &KeyedHead| {
-        vec![
-            keyed.head.writer.to_string(),
-            keyed.head.seq.to_string(),
-            keyed.head.hash.clone(),
-        ]
-    };
-    table(
-        &["WRITER", "SEQ", "HASH"],
-        &heads.iter().map(row).collect::<Vec<_>>(),
-    );
-    Ok(ExitCode::SUCCESS)
-}
-
-fn read_heads(file: &Path) -> Result<Vec<Head>, Failed> {
-    let wrong = |why: String| Failed::user(format!("`{}`: {why}", file.display()));
-    let text = fs::read(file).map_err(|error| wrong(error.to_string()))?;
-    let keyed: Vec<KeyedHead> = serde_json::from_slice(&text).map_err(|error| {
-        wrong(error.to_string()).help("it must be the output of `callgate activity head --json`")
-    })?;
-    Ok(keyed.into_iter().map(|keyed| keyed.head).collect())
 }
 
 fn write_out(

@@ -1,7 +1,7 @@
 //! Compiles a policy file. All problems are reported, not only the first, and a rule that can never match
 //! is an error.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::borrow::Cow;
 
 use globset::Glob;
 use serde_saphyr::Spanned;
@@ -272,25 +272,13 @@ impl Compiler<'_> {
     }
 }
 
-/// The scopes of an agent: everyone's, with its own joined to them or replacing them.
-pub(super) fn overridden(
-    base: &[ScopeRules],
-    own: Vec<ScopeRules>,
-    replaces: bool,
-) -> Vec<ScopeRules> {
-    let mut all: HashMap<String, ScopeRules> = base
-        .iter()
-        .map(|joined| (joined.scope.as_str().to_owned(), joined.clone()))
-        .collect();
-    for joined in own {
-        let scope = joined.scope.as_str().to_owned();
-        let joined = match all.remove(&scope) {
-            Some(base) if !replaces => base.with(joined),
-            Some(_) | None => joined,
-        };
-        all.insert(scope, joined);
+/// The rules of an agent in a scope: its own, joined to everyone's or replacing them.
+pub(super) fn overridden(base: &[ScopeRules], own: ScopeRules, replaces: bool) -> ScopeRules {
+    let base = base.iter().find(|base| base.scope == own.scope);
+    match base {
+        Some(base) if !replaces => base.clone().with(own),
+        Some(_) | None => own,
     }
-    all.into_values().collect()
 }
 
 /// A pattern in the form it is compared in. Methods are compared as `server:method`; a pattern without a server

@@ -1,5 +1,7 @@
 //! A compiled policy file: everyone's rules, agents' rules, and the scopes of tools.
 
+use std::sync::Arc;
+
 use foldhash::HashMap;
 
 use super::{
@@ -34,8 +36,9 @@ pub struct Rules {
 }
 
 /// The rule sets for one group of callers, by scope.
-#[derive(Debug)]
-pub(super) struct Scopes(HashMap<String, RuleSet>);
+// Shared, because an agent has everyone's rules in the scopes that it does not override.
+#[derive(Debug, Clone)]
+pub(super) struct Scopes(HashMap<String, Arc<RuleSet>>);
 
 impl Rules {
     /// Compiles a policy file. On failure returns every problem, in file order.
@@ -66,7 +69,7 @@ impl Rules {
         let joined = compiler.joined(&written.rules);
         let base = Scopes::of(joined.iter().map(|joined| compiler.rule_set(joined)));
         let map = mappings(&written.tool_scope_map, &mut compiler.problems);
-        let agents = agents(written.agents, &joined, &mut compiler);
+        let agents = agents(written.agents, (&joined[..], &base), &mut compiler);
         let mut problems = compiler.problems;
         if problems.is_empty() {
             let all = agents.iter().map(|(_, scopes)| scopes).chain([&base]);
@@ -184,14 +187,14 @@ impl Rules {
 impl Scopes {
     fn of(sets: impl Iterator<Item = RuleSet>) -> Self {
         Self(
-            sets.map(|set| (set.scope.as_str().to_owned(), set))
+            sets.map(|set| (set.scope.as_str().to_owned(), Arc::new(set)))
                 .collect(),
         )
     }
 
     /// The rules of a scope, where it has any.
     pub(super) fn get(&self, scope: &str) -> Option<&RuleSet> {
-        self.0.get(scope)
+        self.0.get(scope).map(|set| &**set)
     }
 }
 
@@ -241,7 +244,7 @@ fn mappings(
 
 fn agents(
     written: WrittenAgents,
-    base: &[super::compile::ScopeRules],
+    (joined, base): (&[super::compile::ScopeRules], &Scopes),
     compiler: &mut Compiler<'_>,
 ) -> Vec<(Pattern, Scopes)> {
     let mut earlier = EarlierPatterns::default();
@@ -257,8 +260,8 @@ fn agents(
             compiler.problems.push(Problem::at(place, what));
         }
         let own = compiler.joined(&agent.rules);
-        for joined in &own {
-            compiler.rule_set(joined);
+        for own in &own {
+            compiler.rule_set(own);
         }
         let replaces = match agent.override_mode {
             OverrideMode::Merge => false,
@@ -269,8 +272,12 @@ fn agents(
             around: compiler.around,
             problems: Vec::new(),
         };
-        let joined = overridden(base, own, replaces);
-        let scopes = Scopes::of(joined.iter().map(|joined| silent.rule_set(joined)));
+        let mut scopes = base.clone();
+        for own in own {
+            let set = silent.rule_set(&overridden(joined, own, replaces));
+            let scope = set.scope.as_str().to_owned();
+            scopes.0.insert(scope, Arc::new(set));
+        }
         earlier.add(pattern.clone());
         all.push((pattern, scopes));
     }

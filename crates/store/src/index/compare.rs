@@ -112,7 +112,7 @@ fn named(connection: &Connection, dir: &Path, ends: &LogEnds) -> Result<Counted,
             Err(IndexError::Differs) => return differs(),
             Err(error) => return Err(error),
         };
-        if Columns::of(&record)? != Columns::from_row(found, Row::COUNT)? || is_repeated {
+        if Columns::of(&record) != Columns::from_row(found, Row::COUNT)? || is_repeated {
             return differs();
         }
     }

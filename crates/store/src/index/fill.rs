@@ -1,14 +1,15 @@
 //! Filling the index from the log, writer by writer, in transactions of bounded size.
 
-use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{cmp::Ordering, fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use callgate_gate::CallId;
-use callgate_record::Activity;
+use callgate_record::{FillProgress, TellProgress};
 use foldhash::{HashMap, HashMapExt as _};
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::{
     IndexError,
+    folding::{Folded, IndexedEntry},
     forget::{forget_before, forget_gone, forget_writer, give_back},
     load,
     mark::{Mark, first_mark, mark, put_mark},
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     folder::{self, Folder, SegmentPath},
-    line::{self, Front, LineError},
+    line::{self, LineError},
     read,
 };
 
@@ -37,6 +38,9 @@ pub(super) struct FillContext<'a> {
     pub(super) home: &'a Path,
     pub(super) seal: &'a Seal,
     pub(super) stop: &'a dyn Fn() -> bool,
+    /// Whether entries are read whole, so that one that cannot be shown is left out.
+    pub(super) is_careful: bool,
+    pub(super) progress: Option<&'a TellProgress>,
 }
 
 /// How far a filling came.
@@ -57,8 +61,15 @@ pub(super) fn catch_up(
     forget_gone(connection, &folders)?;
     filling.seal.renew()?;
     let mut all = CaughtUp::default();
+    let mut told = match filling.progress {
+        Some(_) => FillProgress {
+            read: 0,
+            of: unread(connection, &folders)?,
+        },
+        None => FillProgress { read: 0, of: 0 },
+    };
     for folder in &folders {
-        let one = catch_up_writer(connection, folder, filling)?;
+        let one = catch_up_writer(connection, folder, filling, &mut told)?;
         all.entries += one.entries;
         if one.stopped {
             all.stopped = true;
@@ -74,6 +85,7 @@ fn catch_up_writer(
     connection: &mut Connection,
     folder: &Folder,
     filling: FillContext<'_>,
+    told: &mut FillProgress,
 ) -> Result<CaughtUp, IndexError> {
     let mut all = CaughtUp::default();
     let changed = changed_at(folder)?;
@@ -91,7 +103,7 @@ fn catch_up_writer(
             return Ok(all);
         }
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let batch = read_batch(&transaction, folder, filling.dir)?;
+        let batch = read_batch(&transaction, folder, filling)?;
         all.entries += batch.entries;
         if batch.entries > 0 {
             // Rolled back otherwise: what is there is not lost, and readers are told why the rest is missing.
@@ -102,14 +114,36 @@ fn catch_up_writer(
         }
         transaction.commit()?;
         filling.seal.renew()?;
+        if let Some(progress) = filling.progress {
+            told.read += batch.bytes;
+            progress.tell(*told);
+        }
         if batch.is_last {
             return Ok(all);
         }
     }
 }
 
+/// How many bytes of the log the index has not read.
+fn unread(connection: &Connection, folders: &[Folder]) -> Result<u64, IndexError> {
+    let mut bytes = 0;
+    for folder in folders {
+        let mark = mark(connection, folder)?.unwrap_or_default();
+        for segment in folder.segments()? {
+            let length = fs::metadata(&segment.path).map_or(0, |data| data.len());
+            bytes += match segment.number.cmp(&mark.segment) {
+                Ordering::Less => 0,
+                Ordering::Equal => length.saturating_sub(mark.offset),
+                Ordering::Greater => length,
+            };
+        }
+    }
+    Ok(bytes)
+}
+
 struct Batch {
     entries: u64,
+    bytes: u64,
     is_last: bool,
 }
 
@@ -117,6 +151,7 @@ impl Batch {
     /// There is nothing to read.
     const END: Self = Self {
         entries: 0,
+        bytes: 0,
         is_last: true,
     };
 }
@@ -124,7 +159,7 @@ impl Batch {
 fn read_batch(
     transaction: &Transaction<'_>,
     folder: &Folder,
-    dir: &Path,
+    filling: FillContext<'_>,
 ) -> Result<Batch, IndexError> {
     let segments = folder.segments()?;
     let Some(first) = segments.first() else {
@@ -154,7 +189,7 @@ fn read_batch(
         return start_over(transaction, mark.number, first);
     }
     let bytes = whole_lines(segment, mark.offset)?;
-    let entries = take_over(transaction, folder, dir, &bytes, &mut mark)?;
+    let entries = take_over(transaction, (folder, filling), &bytes, &mut mark)?;
     let next = segments.iter().find(|next| next.number > mark.segment);
     let mut is_last = false;
     if bytes.is_empty() {
@@ -167,7 +202,11 @@ fn read_batch(
     if before != mark {
         put_mark(transaction, mark)?;
     }
-    Ok(Batch { entries, is_last })
+    Ok(Batch {
+        entries,
+        bytes: bytes.len() as u64,
+        is_last,
+    })
 }
 
 /// Reads a writer from its beginning again: its file was cut, so rows may point to entries that are gone.
@@ -186,6 +225,7 @@ fn start_over(
     put_mark(transaction, mark)?;
     Ok(Batch {
         entries: 0,
+        bytes: 0,
         is_last: false,
     })
 }
@@ -193,12 +233,11 @@ fn start_over(
 /// Stores the records of these lines and moves the mark behind them. Returns the number of lines.
 fn take_over(
     transaction: &Transaction<'_>,
-    folder: &Folder,
-    dir: &Path,
+    (folder, filling): (&Folder, FillContext<'_>),
     bytes: &[u8],
     mark: &mut Mark,
 ) -> Result<u64, IndexError> {
-    let mut fold = Fold::new(dir, transaction)?;
+    let mut fold = Fold::new(filling, transaction)?;
     let mut entries = 0;
     for text in bytes.split_inclusive(|byte| *byte == b'\n') {
         let place = Place {
@@ -243,16 +282,18 @@ struct Fold {
     reader: Reader,
     /// The newest id in the index: a later one is not there.
     newest: Option<Vec<u8>>,
+    is_careful: bool,
 }
 
 impl Fold {
-    fn new(dir: &Path, transaction: &Transaction<'_>) -> Result<Self, IndexError> {
+    fn new(filling: FillContext<'_>, transaction: &Transaction<'_>) -> Result<Self, IndexError> {
         let mut newest = transaction.prepare_cached("SELECT max(id) FROM activity")?;
         Ok(Self {
             changed: HashMap::new(),
             order: Vec::new(),
-            reader: Reader::new(dir),
+            reader: Reader::new(filling.dir),
             newest: newest.query_row([], |row| row.get(0))?,
+            is_careful: filling.is_careful,
         })
     }
 
@@ -263,27 +304,20 @@ impl Fold {
         text: &[u8],
         place: Place,
     ) -> Result<Result<(), LineError>, IndexError> {
-        let line = match line::parse(text) {
-            Ok(line) if line.front.writer == place.writer => line,
+        let entry: IndexedEntry<'_> = match self.read(text) {
+            Ok(entry) if entry.writer == place.writer => entry,
             Ok(_) => return Ok(Err(LineError::NotALine { at: 0 })),
             Err(error) => return Ok(Err(error)),
         };
         // An entry without an id is about the chain.
-        let Some(id) = line.front.id else {
+        let Some(id) = entry.id else {
             return Ok(Ok(()));
         };
-        let entry = match line.entry() {
-            Ok(entry) => entry,
-            Err(error) => return Ok(Err(error)),
-        };
         if let Some(changed) = self.changed.get_mut(&id) {
-            changed.activity.apply(&entry);
+            changed.record.apply(&entry);
             changed.places.push(place);
             return Ok(Ok(()));
         }
-        let Front {
-            writer, seq, at, ..
-        } = line.front;
         let known = match &self.newest {
             Some(newest) if rows::bytes(id)[..] <= newest[..] => {
                 load(transaction, &mut self.reader, id)?
@@ -291,23 +325,37 @@ impl Fold {
             Some(_) | None => None,
         };
         let begun = match known {
-            Some(mut known) => {
-                known.activity.apply(&entry);
-                known.places.push(place);
-                Some(known)
+            Some(known) => {
+                let mut record = Folded::of(&known.activity);
+                record.apply(&entry);
+                let mut places = known.places;
+                places.push(place);
+                Some((record, places, Some(known.row)))
             }
             // Retention can drop the beginning of a call before its end; an end alone does not make a record.
-            None => Activity::begin(writer, seq, at, &entry).map(|activity| ChangedRecord {
-                activity,
-                places: vec![place],
-                before: None,
-            }),
+            None => match entry.begin() {
+                Ok(begun) => begun.map(|record| (record, vec![place], None)),
+                Err(error) => return Ok(Err(error)),
+            },
         };
-        if let Some(changed) = begun {
+        if let Some((record, places, before)) = begun {
+            let changed = ChangedRecord {
+                id,
+                record,
+                places,
+                before,
+            };
             self.changed.insert(id, changed);
             self.order.push(id);
         }
         Ok(Ok(()))
+    }
+
+    fn read<'a>(&self, text: &'a [u8]) -> Result<IndexedEntry<'a>, LineError> {
+        if self.is_careful {
+            line::parse(text)?.entry()?;
+        }
+        line::parse_members(text)
     }
 
     fn store(mut self, transaction: &Transaction<'_>, mark: &Mark) -> Result<(), IndexError> {
@@ -321,7 +369,7 @@ impl Fold {
                 continue;
             }
             writer.begin(transaction, changed, writers)?;
-            let at = changed.activity.timestamp.as_microsecond();
+            let at = changed.record.columns.at;
             let (oldest, newest) = begun.unwrap_or((at, at));
             begun = Some((oldest.min(at), newest.max(at)));
         }
@@ -362,7 +410,7 @@ fn settle(
 /// Gives a status to all records of a writer whose sort fits a condition.
 fn end_open(
     transaction: &Transaction<'_>,
-    status: &str,
+    status: &'static str,
     condition: &str,
     writer: i64,
 ) -> Result<(), IndexError> {

@@ -8,13 +8,15 @@ use ulid::Ulid;
 
 use super::{
     IndexError,
+    folding::Folded,
     place::{self, Place, Writers},
     sorts::{Sort, Sorts},
 };
 
 /// A record that a batch of entries begins or changes.
 pub(super) struct ChangedRecord {
-    pub(super) activity: Activity,
+    pub(super) id: CallId,
+    pub(super) record: Folded,
     pub(super) places: Vec<Place>,
     /// Its row before the batch, if it has one.
     pub(super) before: Option<StoredRow>,
@@ -27,15 +29,17 @@ pub(super) struct StoredRow {
     pub(super) sort: i64,
 }
 
-/// The columns of a record's row, as `verify` compares them.
+/// What the index has of a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Columns {
-    at: i64,
-    sort: Sort,
-    session: Option<String>,
-    request: Option<String>,
-    parent: Option<Vec<u8>>,
+    pub(super) at: i64,
+    pub(super) sort: Sort,
+    pub(super) session: Option<String>,
+    pub(super) request: Option<String>,
+    pub(super) parent: Option<[u8; ID_BYTES]>,
 }
+
+const ID_BYTES: usize = 16;
 
 impl Columns {
     /// The query for them.
@@ -47,14 +51,14 @@ impl Columns {
     }
 
     /// Those of a record.
-    pub(super) fn of(activity: &Activity) -> Result<Self, IndexError> {
-        Ok(Self {
+    pub(super) fn of(activity: &Activity) -> Self {
+        Self {
             at: activity.timestamp.as_microsecond(),
-            sort: Sort::of(activity)?,
+            sort: Sort::of(activity),
             session: activity.session_id.clone(),
             request: activity.request_id.clone(),
-            parent: activity.parent_id.map(|id| bytes(id).to_vec()),
-        })
+            parent: activity.parent_id.map(bytes),
+        }
     }
 
     /// Those of a row, from its column `first` on.
@@ -86,12 +90,13 @@ impl RowWriter {
         writers: &mut Writers,
     ) -> Result<(), IndexError> {
         let ChangedRecord {
-            activity, places, ..
+            id, record, places, ..
         } = changed;
-        let sort = self.sorts.number(transaction, &Sort::of(activity)?)?;
+        let columns = &record.columns;
+        let sort = self.sorts.number(transaction, &columns.sort)?;
         self.sorts.count(sort, 1);
         let (begin, places) = place::encode(transaction, writers, places)?;
-        let session = activity.session_id.as_deref();
+        let session = columns.session.as_deref();
         let session = session
             .map(|name| self.session(transaction, name))
             .transpose()?;
@@ -100,14 +105,14 @@ impl RowWriter {
              VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?;
         row.execute(params![
-            activity.timestamp.as_microsecond(),
-            bytes(activity.id),
+            columns.at,
+            bytes(*id),
             begin.writer,
             begin.segment,
             sort,
             session,
-            activity.request_id,
-            activity.parent_id.map(bytes),
+            columns.request,
+            columns.parent,
             places,
         ])?;
         Ok(())
@@ -121,16 +126,17 @@ impl RowWriter {
         writers: &mut Writers,
     ) -> Result<(), IndexError> {
         let ChangedRecord {
-            activity, places, ..
+            id, record, places, ..
         } = changed;
-        let sort = self.sorts.number(transaction, &Sort::of(activity)?)?;
+        let columns = &record.columns;
+        let sort = self.sorts.number(transaction, &columns.sort)?;
         self.sorts.count(before.sort, -1);
         self.sorts.count(sort, 1);
         let (_, places) = place::encode(transaction, writers, places)?;
         let mut row = transaction.prepare_cached(
             "UPDATE activity SET sort = ?3, places = ?4 WHERE at = ?1 AND id = ?2",
         )?;
-        row.execute(params![before.at, bytes(activity.id), sort, places])?;
+        row.execute(params![before.at, bytes(*id), sort, places])?;
         Ok(())
     }
 
@@ -160,7 +166,7 @@ impl RowWriter {
 }
 
 /// An id as the index has it.
-pub(super) fn bytes(id: CallId) -> [u8; 16] {
+pub(super) fn bytes(id: CallId) -> [u8; ID_BYTES] {
     id.0.to_bytes()
 }
 

@@ -3,26 +3,46 @@
 //! Counting a busy server's records one by one takes longer than showing a page of them, and a column in each row takes
 //! more room than everything else. Each change of rows changes the counts in the same transaction.
 
+use std::borrow::Cow;
+
 use callgate_gate::Digest;
-use callgate_record::Activity;
+use callgate_record::{Activity, Decision, RecordType, Status};
 use foldhash::HashMap;
 use rusqlite::{
     Connection, OptionalExtension as _, Row, ToSql, Transaction, params, params_from_iter,
 };
 use serde::Serialize;
 
-use super::IndexError;
-
 const DIGEST_BYTES: usize = 16;
-/// The place of the status among the columns.
-const STATUS: usize = 9;
+/// The place of the decision among the columns; rule and scopes follow it.
+const DECISION: usize = 5;
+/// How long the columns of most sorts are.
+const USUAL_BYTES: usize = 160;
 
-/// The columns of a sort.
+/// The columns of a sort, as bytes that no other columns have.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Sort([Option<String>; 10]);
+pub(super) struct Sort {
+    /// All columns but the status, which is the last one.
+    others: Vec<u8>,
+    status: Option<Cow<'static, str>>,
+}
+
+/// The columns of a sort but its status.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SortColumns<'a> {
+    pub(super) record_type: RecordType,
+    pub(super) tenant: Option<&'a str>,
+    pub(super) agent: Option<&'a str>,
+    pub(super) server: Option<&'a str>,
+    pub(super) tool: Option<&'a str>,
+    pub(super) decision: Option<Decision>,
+    pub(super) rule: Option<&'a str>,
+    pub(super) scopes: &'a str,
+    pub(super) intent_type: Option<&'a str>,
+}
 
 impl Sort {
-    /// Their names, in order.
+    /// The names of the columns, in order.
     pub(super) const COLUMNS: [&str; 10] = [
         "type",
         "tenant",
@@ -36,58 +56,140 @@ impl Sort {
         "status",
     ];
 
+    pub(super) fn new(columns: SortColumns<'_>, status: Option<Status>) -> Self {
+        let mut others = Vec::with_capacity(USUAL_BYTES);
+        put(&mut others, Some(columns.record_type.as_str()));
+        for column in [
+            columns.tenant,
+            columns.agent,
+            columns.server,
+            columns.tool,
+            columns.decision.map(Decision::written),
+            columns.rule,
+            Some(columns.scopes),
+            columns.intent_type,
+        ] {
+            put(&mut others, column);
+        }
+        Self {
+            others,
+            status: status.map(|status| Cow::Borrowed(status.as_str())),
+        }
+    }
+
     /// That of a record.
-    pub(super) fn of(activity: &Activity) -> Result<Self, IndexError> {
+    pub(super) fn of(activity: &Activity) -> Self {
         let intent = activity.metadata.intent.as_ref();
-        Ok(Self([
-            Some(word(&activity.record_type)?),
-            activity.tenant.clone(),
-            activity.agent.clone(),
-            activity.server.clone(),
-            activity.tool.clone(),
-            activity.decision.as_ref().map(word).transpose()?,
-            activity.rule.clone(),
-            Some(scopes(activity)),
-            intent.and_then(|intent| intent.operation_type.clone()),
-            activity.status.map(|status| status.as_str().to_owned()),
-        ]))
+        let scopes = scopes(activity.checks.iter().map(|check| &*check.scope));
+        let columns = SortColumns {
+            record_type: activity.record_type,
+            tenant: activity.tenant.as_deref(),
+            agent: activity.agent.as_deref(),
+            server: activity.server.as_deref(),
+            tool: activity.tool.as_deref(),
+            decision: activity.decision,
+            rule: activity.rule.as_deref(),
+            scopes: &scopes,
+            intent_type: intent.and_then(|intent| intent.operation_type.as_deref()),
+        };
+        Self::new(columns, activity.status)
     }
 
     /// That in a row, whose columns begin at `first`.
     pub(super) fn from_row(row: &Row<'_>, first: usize) -> Result<Self, rusqlite::Error> {
-        let mut columns = [const { None }; 10];
-        for (at, column) in columns.iter_mut().enumerate() {
-            *column = row.get(first + at)?;
+        let mut others = Vec::with_capacity(USUAL_BYTES);
+        let last = Self::COLUMNS.len() - 1;
+        for at in 0..last {
+            let column: Option<String> = row.get(first + at)?;
+            put(&mut others, column.as_deref());
         }
-        Ok(Self(columns))
+        let status: Option<String> = row.get(first + last)?;
+        Ok(Self {
+            others,
+            status: status.map(Cow::Owned),
+        })
     }
 
     /// The same records with another status.
-    pub(super) fn with_status(mut self, status: &str) -> Self {
-        self.0[STATUS] = Some(status.to_owned());
+    pub(super) fn with_status(mut self, status: &'static str) -> Self {
+        self.status = Some(Cow::Borrowed(status));
         self
     }
 
-    /// The columns as bytes that no other columns have.
-    fn bytes(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(160);
-        for column in &self.0 {
-            match column {
-                None => bytes.push(0),
-                Some(text) => {
-                    bytes.push(1);
-                    bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
-                    bytes.extend_from_slice(text.as_bytes());
-                }
-            }
+    pub(super) fn set_status(&mut self, status: Option<Status>) {
+        self.status = status.map(|status| Cow::Borrowed(status.as_str()));
+    }
+
+    /// The same records after a later decision.
+    pub(super) fn decide_again(
+        &mut self,
+        decision: Option<Decision>,
+        rule: Option<&str>,
+        scopes: &str,
+    ) {
+        let mut columns = self.columns_of();
+        columns.truncate(Self::COLUMNS.len() - 1);
+        let later = [decision.map(Decision::written), rule, Some(scopes)];
+        for (column, text) in columns[DECISION..].iter_mut().zip(later) {
+            *column = text.map(str::to_owned);
         }
+        self.others.clear();
+        for column in columns {
+            put(&mut self.others, column.as_deref());
+        }
+    }
+
+    fn put_into(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        bytes.extend_from_slice(&self.others);
+        put(bytes, self.status.as_deref());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(USUAL_BYTES);
+        self.put_into(&mut bytes);
         bytes
+    }
+
+    /// The columns one by one.
+    fn columns_of(&self) -> Vec<Option<String>> {
+        let (bytes, mut rest) = (self.bytes(), Vec::new());
+        let mut at = 0;
+        while at < bytes.len() {
+            let is_there = bytes[at] == 1;
+            at += 1;
+            if !is_there {
+                rest.push(None);
+                continue;
+            }
+            let (length, text) = bytes[at..].split_at(LENGTH_BYTES);
+            let length = length
+                .iter()
+                .rev()
+                .fold(0, |sum, byte| sum << 8 | usize::from(*byte));
+            rest.push(Some(String::from_utf8_lossy(&text[..length]).into_owned()));
+            at += LENGTH_BYTES + length;
+        }
+        rest
     }
 
     /// The list of columns for a query.
     pub(super) fn columns(prefix: &str) -> String {
         let names = Self::COLUMNS.map(|name| format!("{prefix}{name}"));
         names.join(", ")
+    }
+}
+
+const LENGTH_BYTES: usize = 8;
+
+fn put(bytes: &mut Vec<u8>, column: Option<&str>) {
+    match column {
+        None => bytes.push(0),
+        Some(text) => {
+            bytes.push(1);
+            bytes.extend_from_slice(&(text.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(text.as_bytes());
+        }
     }
 }
 
@@ -103,6 +205,8 @@ pub(super) struct Sorts {
     /// By their bytes.
     numbers: HashMap<Vec<u8>, i64>,
     changes: HashMap<i64, i64>,
+    /// Those of the sort that is looked up.
+    bytes: Vec<u8>,
 }
 
 impl Sorts {
@@ -112,18 +216,18 @@ impl Sorts {
         transaction: &Transaction<'_>,
         sort: &Sort,
     ) -> Result<i64, rusqlite::Error> {
-        let bytes = sort.bytes();
-        if let Some(number) = self.numbers.get(&bytes) {
+        sort.put_into(&mut self.bytes);
+        if let Some(number) = self.numbers.get(&self.bytes) {
             return Ok(*number);
         }
-        let digest = digest(&bytes);
+        let digest = digest(&self.bytes);
         let mut known = transaction.prepare_cached("SELECT id FROM sort WHERE digest = ?1")?;
         let known = known.query_row([digest], |row| row.get(0)).optional()?;
         let number = match known {
             Some(number) => number,
             None => add(transaction, &digest, sort)?,
         };
-        self.numbers.insert(bytes, number);
+        self.numbers.insert(self.bytes.clone(), number);
         Ok(number)
     }
 
@@ -160,7 +264,8 @@ fn add(
         Sort::columns("")
     );
     let mut row = transaction.prepare_cached(&sql)?;
-    let columns = sort.0.iter().map(|column| column as &dyn ToSql);
+    let columns = sort.columns_of();
+    let columns = columns.iter().map(|column| column as &dyn ToSql);
     row.execute(params_from_iter(columns.chain([digest as &dyn ToSql])))?;
     Ok(transaction.last_insert_rowid())
 }
@@ -186,9 +291,14 @@ pub(super) fn difference(connection: &Connection) -> Result<bool, rusqlite::Erro
 }
 
 /// The scopes that were checked, so that each can be searched for.
-fn scopes(activity: &Activity) -> String {
-    let checks = activity.checks.iter();
-    checks.map(|check| format!("|{}|", check.scope)).collect()
+pub(super) fn scopes<'a>(of: impl Iterator<Item = &'a str>) -> String {
+    let mut scopes = String::new();
+    for scope in of {
+        scopes.push('|');
+        scopes.push_str(scope);
+        scopes.push('|');
+    }
+    scopes
 }
 
 /// The word that an enum is written as.

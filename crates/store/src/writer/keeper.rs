@@ -6,8 +6,10 @@ use std::{
     ops::RangeInclusive,
     sync::{Arc, MutexGuard, PoisonError},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
+
+use callgate_record::Clock;
 
 use super::{Durability, Shared, chain::Chain};
 
@@ -51,30 +53,29 @@ impl Synced {
 }
 
 /// Starts the thread; it ends when the chain is stopped.
-pub(super) fn start(shared: Arc<Shared>) -> io::Result<JoinHandle<()>> {
+pub(super) fn start(shared: Arc<Shared>, clock: Arc<dyn Clock>) -> io::Result<JoinHandle<()>> {
     thread::Builder::new()
         .name("record".to_owned())
-        .spawn(move || keep(&shared))
+        .spawn(move || keep(&shared, &*clock))
 }
 
-fn keep(shared: &Shared) {
+/// What the thread does next.
+enum Next {
+    Again,
+    Wait,
+    End,
+}
+
+fn keep(shared: &Shared, clock: &dyn Clock) {
     let mut chain = shared.lock();
-    let mut named_at = Instant::now();
+    let mut named_at = clock.uptime();
     loop {
-        if chain.take_over() {
-            shared.serve_on(&mut chain);
-        }
-        if chain.is_stopped() {
-            return;
-        }
-        if chain.wants_sync() {
-            (chain, _) = sync(shared, chain);
-            continue;
-        }
-        if named_at.elapsed() >= HEAD_EVERY && shared.head_file.is_behind(chain.head().seq) {
-            chain = name_head(shared, chain);
-            named_at = Instant::now();
-            continue;
+        let next;
+        (chain, next) = step(shared, chain, clock, &mut named_at);
+        match next {
+            Next::Again => continue,
+            Next::End => return,
+            Next::Wait => {}
         }
         let wait = match chain.backlog_len() {
             0 => HEAD_EVERY,
@@ -87,6 +88,45 @@ fn keep(shared: &Shared) {
         // Entries that still cannot be written stay in the backlog.
         let _ = chain.write_backlog();
     }
+}
+
+/// All that the thread would do now, for a log without one.
+pub(super) fn turn(shared: &Shared, clock: &dyn Clock, named_at: &mut Duration) {
+    let mut chain = shared.lock();
+    let _ = chain.write_backlog();
+    loop {
+        let next;
+        (chain, next) = step(shared, chain, clock, named_at);
+        match next {
+            Next::Again => {}
+            Next::Wait | Next::End => return,
+        }
+    }
+}
+
+/// Does one thing that is due.
+fn step<'a>(
+    shared: &'a Shared,
+    mut chain: MutexGuard<'a, Chain>,
+    clock: &dyn Clock,
+    named_at: &mut Duration,
+) -> (MutexGuard<'a, Chain>, Next) {
+    if chain.take_over() {
+        shared.serve_on(&mut chain);
+    }
+    if chain.is_stopped() {
+        return (chain, Next::End);
+    }
+    if chain.wants_sync() {
+        return (sync(shared, chain).0, Next::Again);
+    }
+    let is_due = clock.uptime().saturating_sub(*named_at) >= HEAD_EVERY;
+    if is_due && shared.head_file.is_behind(chain.head().seq) {
+        chain = name_head(shared, chain);
+        *named_at = clock.uptime();
+        return (chain, Next::Again);
+    }
+    (chain, Next::Wait)
 }
 
 /// Syncs what was written, and tells those who wait. Returns whether it is on the device.

@@ -13,7 +13,8 @@ use callgate_record::Store as _;
 use callgate_store::{Disk, Durability, Log, MAX_END_BYTES, RealDisk, SegmentFile};
 
 use crate::support::{
-    Fault, FaultyDisk, assert_sound, event, finished, forwarding, ids, lines, new_id, open, options,
+    Fault, FaultyDisk, assert_sound, copy_folder, event, finished, forwarding, ids, lines, new_id,
+    open, options,
 };
 
 #[test]
@@ -250,4 +251,46 @@ fn a_renamed_folder_is_reported_until_it_is_back() {
     let id = new_id();
     log.append(&forwarding(id)).unwrap();
     assert_eq!(ids(dir.path(), "forwarding"), [id.to_string()]);
+}
+
+#[test]
+fn a_folder_that_was_deleted_and_put_back_is_written_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    let trouble = || callgate_record::Log::trouble(&log);
+    let before = new_id();
+    log.append(&forwarding(before)).unwrap();
+    let (folder, copy) = (dir.path().join("activity"), dir.path().join("copy"));
+    copy_folder(&folder, &copy);
+    std::fs::remove_dir_all(&folder).unwrap();
+    assert!(trouble().unwrap().contains("deleted"));
+    assert!(log.append(&forwarding(new_id())).is_err());
+
+    copy_folder(&copy, &folder);
+    assert_eq!(trouble(), None);
+    log.append_or_queue(finished(before)).unwrap();
+    let after = new_id();
+    log.append(&forwarding(after)).unwrap();
+    let both = [before, after].map(|id| id.to_string());
+    assert_eq!(ids(dir.path(), "forwarding"), both);
+    // No other process takes the chain for that of a dead process.
+    let next = open(dir.path());
+    assert_eq!(ids(dir.path(), "unknown"), [""; 0]);
+    drop(next);
+    log.close().unwrap();
+    assert_sound(dir.path());
+}
+
+#[test]
+fn a_folder_that_was_closed_meanwhile_is_not_taken_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = open(dir.path());
+    log.append(&forwarding(new_id())).unwrap();
+    let (folder, copy) = (dir.path().join("activity"), dir.path().join("copy"));
+    copy_folder(&folder, &copy);
+    std::fs::remove_dir_all(&folder).unwrap();
+    copy_folder(&copy, &folder);
+    // It takes the chain for that of a dead process, whose lock is gone.
+    drop(open(dir.path()));
+    assert!(callgate_record::Log::trouble(&log).is_some());
 }

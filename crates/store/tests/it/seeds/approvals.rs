@@ -1,31 +1,30 @@
 //! Approvals of a simulation: each is used once, and what expired stays so.
 
-use std::collections::BTreeMap;
-
-use callgate_gate::{ApprovalId, CallId, Digest};
-use callgate_record::{
-    Answer, Approvals as _, Approver, AskOutcome, Claim, DecisionChannel, HeldCallExcerpt, Question,
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
 };
-use callgate_store::ApprovalStore;
+
+use callgate_gate::{ApprovalId, CallId};
+use callgate_record::{
+    Answer, Approval, ApprovalFilter, ApprovalStatus, Approvals, ApprovalsError, Approver,
+    AskOutcome, Question, ResolveApprovalError, Resolved, StoredQuestion,
+};
 use jiff::{SignedDuration, Timestamp};
 
-use super::random::Random;
-use crate::support::new_id;
+use super::{life::Life, random::Random};
 
-const EXPIRE_AFTER: SignedDuration = SignedDuration::from_hours(1);
 const VALID_FOR: SignedDuration = SignedDuration::from_secs(300);
-/// How many different calls ask.
-const BINDINGS: u64 = 3;
 
-/// What was promised about each approval.
+/// What was promised about each approval, and what broke that.
 #[derive(Debug, Default)]
 pub(super) struct PromisedApprovals {
     known: BTreeMap<String, Promised>,
+    broken: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Promised {
-    id: ApprovalId,
     decided: Option<Answer>,
     over_at: Timestamp,
     is_over: bool,
@@ -33,115 +32,242 @@ struct Promised {
 }
 
 impl PromisedApprovals {
-    /// Asks about a call; returns the claim if it is approved.
-    pub(super) fn ask(
-        &mut self,
-        store: &ApprovalStore,
-        random: &mut Random,
-        (call, now): (CallId, Timestamp),
-    ) -> Option<Claim> {
-        let binding = Digest::of(&random.below(BINDINGS).to_le_bytes());
-        self.look(now);
-        match store.ask(&question(binding), call, now).unwrap() {
-            AskOutcome::Claimed(claim) => {
-                let promised = &self.known[claim.approval.as_str()];
-                assert_eq!(promised.decided, Some(Answer::Approve), "{promised:?}");
-                assert!(!promised.is_over, "it was revived: {promised:?}");
-                assert!(!promised.is_used, "it was used before: {promised:?}");
-                Some(claim)
-            }
-            AskOutcome::Pending { approval, is_new } => {
-                let promised = self.known.entry(approval.id.to_string());
-                let promised = promised.or_insert_with(|| Promised {
-                    id: approval.id.clone(),
-                    decided: None,
-                    over_at: approval.expires_at,
-                    is_over: false,
-                    is_used: false,
-                });
-                assert!(is_new || promised.decided.is_none(), "{promised:?}");
-                assert!(!promised.is_over, "it was revived: {promised:?}");
-                None
-            }
-            AskOutcome::Denied(approval) => {
-                let promised = &self.known[approval.id.as_str()];
-                assert_eq!(promised.decided, Some(Answer::Deny), "{promised:?}");
-                assert!(!promised.is_over, "it was revived: {promised:?}");
-                None
-            }
-            AskOutcome::TooMany { .. } => panic!("there are only {BINDINGS} calls"),
-        }
-    }
-
-    /// Decides about one of the known approvals.
-    pub(super) fn decide(&mut self, store: &ApprovalStore, random: &mut Random, now: Timestamp) {
-        self.look(now);
-        if self.known.is_empty() {
-            return;
-        }
-        let at = random.index(self.known.len());
-        let answer = *random.pick(&[Answer::Approve, Answer::Approve, Answer::Deny]);
-        let Some(promised) = self.known.values_mut().nth(at) else {
-            return;
-        };
-        let by = Approver {
-            principal: "admin".to_owned(),
-            person: None,
-            tenant: None,
-            way: DecisionChannel::Api,
-        };
-        if let Ok(resolved) = store.resolve(&promised.id, answer, &by, now)
-            && resolved.is_new
-        {
-            assert!(!promised.is_over, "it was decided too late: {promised:?}");
-            assert_eq!(
-                promised.decided, None,
-                "it was decided before: {promised:?}"
-            );
-            promised.decided = Some(answer);
-            promised.over_at = now + VALID_FOR;
-        }
-    }
-
-    /// The call of a claim is on record.
-    pub(super) fn used(&mut self, claim: &Claim) {
-        let promised = self.known.get_mut(claim.approval.as_str()).unwrap();
-        promised.is_used = true;
-    }
-
     /// The store looks at the clock: what is over by now is over for good.
     fn look(&mut self, now: Timestamp) {
         for promised in self.known.values_mut() {
             promised.is_over |= promised.over_at <= now;
         }
     }
+
+    fn expect(&mut self, holds: bool, what: &str, id: &str) {
+        if !holds {
+            let state = &self.known.get(id);
+            self.broken.push(format!("approval {id} {what}: {state:?}"));
+        }
+    }
+
+    fn asked(&mut self, outcome: &AskOutcome) {
+        match outcome {
+            AskOutcome::Claimed(claim) => {
+                let id = claim.approval.as_str();
+                let known = self.known.get(id);
+                let (decided, is_over, is_used) = known.map_or((None, true, true), |known| {
+                    (known.decided, known.is_over, known.is_used)
+                });
+                self.expect(decided == Some(Answer::Approve), "was not granted", id);
+                self.expect(!is_over, "was revived", id);
+                self.expect(!is_used, "was used before", id);
+            }
+            AskOutcome::Pending { approval, is_new } => {
+                let id = approval.id.as_str();
+                let promised = self.known.entry(id.to_owned());
+                let promised = promised.or_insert_with(|| Promised {
+                    decided: None,
+                    over_at: approval.expires_at,
+                    is_over: false,
+                    is_used: false,
+                });
+                let (is_open, is_over) = (promised.decided.is_none(), promised.is_over);
+                self.expect(*is_new || is_open, "is pending again", id);
+                self.expect(!is_over, "was revived", id);
+            }
+            AskOutcome::Denied(approval) => {
+                let id = approval.id.as_str();
+                let known = self.known.get(id);
+                let holds = known
+                    .is_some_and(|known| known.decided == Some(Answer::Deny) && !known.is_over);
+                self.expect(holds, "is not a denial that counts", id);
+            }
+            AskOutcome::TooMany { .. } => {
+                self.broken.push("there are only a few calls".to_owned());
+            }
+        }
+    }
+
+    fn resolved(&mut self, resolved: &Resolved, answer: Answer, now: Timestamp) {
+        let id = resolved.approval.id.as_str();
+        let known = self.known.get(id);
+        let holds = known.is_some_and(|known| !known.is_over && known.decided.is_none());
+        self.expect(
+            holds || !resolved.is_new,
+            "was decided too late or twice",
+            id,
+        );
+        if let Some(promised) = self.known.get_mut(id)
+            && resolved.is_new
+        {
+            promised.decided = Some(answer);
+            promised.over_at = now + VALID_FOR;
+        }
+    }
+
+    /// A call with this approval is on record.
+    pub(super) fn used(&mut self, id: &str) {
+        if let Some(promised) = self.known.get_mut(id) {
+            promised.is_used = true;
+        }
+    }
+
+    pub(super) fn broken(&self) -> &[String] {
+        &self.broken
+    }
 }
 
-fn question(binding: Digest) -> Question {
-    Question {
-        asking: HeldCallExcerpt {
-            record_id: new_id(),
-            tenant: "local".to_owned(),
-            principal: "agent".to_owned(),
-            agent: "tester".to_owned(),
-            session_id: "s1".to_owned(),
-            server: "fs".to_owned(),
-            tool: "delete".to_owned(),
-            arguments: "{}".to_owned(),
-            arguments_bytes: 2,
-            arguments_whole: true,
-            others: None,
-            definition: None,
-            rule: "require_approval:mcp_tool:*:*".to_owned(),
-            reason: "it deletes".to_owned(),
-            checks: Vec::new(),
-            flags: Vec::new(),
-        },
-        sealed: b"key-mark and the sealed call".to_vec(),
-        joins: false,
-        binding,
-        named: None,
-        expire_after: EXPIRE_AFTER,
-        valid_for: VALID_FOR,
+/// The approvals as one simulated process has them.
+#[derive(Debug)]
+pub(super) struct SimApprovals {
+    inner: Arc<dyn Approvals>,
+    life: Arc<Life>,
+    promised: Arc<Mutex<PromisedApprovals>>,
+    random: Mutex<Random>,
+    /// How many of a thousand operations the process does not survive.
+    deadly: u64,
+}
+
+impl SimApprovals {
+    pub(super) fn new(
+        inner: Arc<dyn Approvals>,
+        life: Arc<Life>,
+        promised: Arc<Mutex<PromisedApprovals>>,
+        random: Random,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            inner,
+            life,
+            promised,
+            random: Mutex::new(random),
+            deadly: 4,
+        })
+    }
+
+    /// Before an operation that changes something, and after it, the process can die.
+    fn change<T, E: From<ApprovalsError>>(
+        &self,
+        act: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.survive()?;
+        let done = act();
+        self.survive()?;
+        done
+    }
+
+    fn survive(&self) -> Result<(), ApprovalsError> {
+        if self.random.lock().unwrap().happens(self.deadly) {
+            self.life.end();
+        }
+        self.live()
+    }
+
+    fn live(&self) -> Result<(), ApprovalsError> {
+        match self.life.is_over() {
+            true => Err(ApprovalsError {
+                reason: "the process is dead".to_owned(),
+            }),
+            false => Ok(()),
+        }
+    }
+
+    fn look(&self, now: Timestamp) {
+        self.promised.lock().unwrap().look(now);
+    }
+}
+
+impl Approvals for SimApprovals {
+    fn blocks(&self) -> bool {
+        false
+    }
+
+    fn ask(
+        &self,
+        question: &Question,
+        call: CallId,
+        now: Timestamp,
+    ) -> Result<AskOutcome, ApprovalsError> {
+        self.change(|| {
+            self.look(now);
+            let asked = self.inner.ask(question, call, now)?;
+            self.promised.lock().unwrap().asked(&asked);
+            Ok(asked)
+        })
+    }
+
+    fn used(&self, id: &ApprovalId) -> Result<(), ApprovalsError> {
+        self.change(|| self.inner.used(id))
+    }
+
+    fn give_back(&self, id: &ApprovalId) -> Result<(), ApprovalsError> {
+        self.change(|| self.inner.give_back(id))
+    }
+
+    fn resolve(
+        &self,
+        id: &ApprovalId,
+        answer: Answer,
+        by: &Approver,
+        now: Timestamp,
+    ) -> Result<Resolved, ResolveApprovalError> {
+        self.change(|| {
+            self.look(now);
+            let resolved = self.inner.resolve(id, answer, by, now)?;
+            let mut promised = self.promised.lock().unwrap();
+            promised.resolved(&resolved, answer, now);
+            Ok(resolved)
+        })
+    }
+
+    fn get(&self, id: &ApprovalId, now: Timestamp) -> Result<Option<Approval>, ApprovalsError> {
+        self.live()?;
+        self.inner.get(id, now)
+    }
+
+    fn questions(
+        &self,
+        id: &ApprovalId,
+        to_a_person: bool,
+    ) -> Result<Vec<StoredQuestion>, ApprovalsError> {
+        self.change(|| self.inner.questions(id, to_a_person))
+    }
+
+    fn erase(&self, now: Timestamp) -> Result<(), ApprovalsError> {
+        self.change(|| self.inner.erase(now))
+    }
+
+    fn list(
+        &self,
+        which: &ApprovalFilter,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<Approval>, ApprovalsError> {
+        self.live()?;
+        let mut list = self.inner.list(which, limit, now)?;
+        list.retain(|approval| approval.status == ApprovalStatus::Pending);
+        Ok(list)
+    }
+
+    fn pending(&self, now: Timestamp) -> Result<usize, ApprovalsError> {
+        self.live()?;
+        self.inner.pending(now)
+    }
+
+    fn changes(
+        &self,
+        mark: Option<u64>,
+        now: Timestamp,
+    ) -> Result<(u64, Vec<Approval>), ApprovalsError> {
+        self.live()?;
+        self.inner.changes(mark, now)
+    }
+
+    fn unrecorded(&self, before: Timestamp) -> Result<Vec<Approval>, ApprovalsError> {
+        self.live()?;
+        self.inner.unrecorded(before)
+    }
+
+    fn recorded(&self, id: &ApprovalId) -> Result<(), ApprovalsError> {
+        self.change(|| self.inner.recorded(id))
+    }
+
+    fn announce(&self, id: &ApprovalId) -> Result<bool, ApprovalsError> {
+        self.change(|| self.inner.announce(id))
     }
 }

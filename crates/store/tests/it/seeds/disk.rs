@@ -9,15 +9,14 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    thread,
 };
 
 use callgate_store::{Disk, Durability, SegmentFile};
 
-use super::random::Random;
+use super::{life::Life, random::Random};
 
-/// The name of the log's own thread.
-const KEEPER: &str = "record";
+/// How many of a million operations the process does not survive.
+const DEADLY: u64 = 400;
 
 /// What all processes of a simulation share.
 #[derive(Debug)]
@@ -26,10 +25,12 @@ pub(super) struct Weather {
     /// How many of a thousand operations fail.
     per_mille: AtomicU64,
     is_full: AtomicBool,
-    /// Whether syncs of the log's own thread fail.
+    /// Whether every sync fails.
     syncs_fail: AtomicBool,
     /// Whether a sync has failed.
     has_failed_sync: AtomicBool,
+    /// Whether a process can die in the middle of an operation.
+    is_deadly: AtomicBool,
     /// Whether only writes and syncs fail: a power cut is simulated from what the disk noted of the rest.
     only_content: bool,
 }
@@ -42,6 +43,7 @@ impl Weather {
             is_full: AtomicBool::new(false),
             syncs_fail: AtomicBool::new(false),
             has_failed_sync: AtomicBool::new(false),
+            is_deadly: AtomicBool::new(true),
             only_content,
         })
     }
@@ -52,6 +54,11 @@ impl Weather {
 
     pub(super) fn fill(&self, is_full: bool) {
         self.is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    /// From now on no process dies by itself.
+    pub(super) fn spare(&self) {
+        self.is_deadly.store(false, Ordering::SeqCst);
     }
 
     pub(super) fn fail_syncs(&self, fail: bool) {
@@ -85,6 +92,8 @@ enum Fault {
     Refuse,
     Short,
     Torn,
+    /// The process dies after half of it.
+    Deadly,
 }
 
 #[derive(Debug)]
@@ -96,42 +105,36 @@ pub(super) struct SimDisk {
 #[derive(Debug)]
 struct DiskState {
     weather: Arc<Weather>,
-    is_dead: AtomicBool,
-    /// Operations of the log's own thread.
-    by_keeper: AtomicU64,
+    life: Arc<Life>,
 }
 
 impl SimDisk {
-    pub(super) fn new(inner: Arc<dyn Disk>, weather: &Arc<Weather>) -> Arc<Self> {
+    /// The disk of a process with this life.
+    pub(super) fn new(inner: Arc<dyn Disk>, weather: &Arc<Weather>, life: Arc<Life>) -> Arc<Self> {
         Arc::new(Self {
             inner,
             state: Arc::new(DiskState {
                 weather: Arc::clone(weather),
-                is_dead: AtomicBool::new(false),
-                by_keeper: AtomicU64::new(0),
+                life,
             }),
         })
-    }
-
-    /// The process is killed: nothing reaches the disk any more.
-    pub(super) fn kill(&self) {
-        self.state.is_dead.store(true, Ordering::SeqCst);
-    }
-
-    pub(super) fn by_keeper(&self) -> u64 {
-        self.state.by_keeper.load(Ordering::SeqCst)
     }
 }
 
 impl DiskState {
     fn fault(&self, operation: Operation) -> io::Result<Option<Fault>> {
-        if self.is_dead.load(Ordering::SeqCst) {
-            return Err(io::Error::other("the process is dead"));
-        }
-        if thread::current().name() == Some(KEEPER) {
-            return self.fault_of_keeper(operation);
+        if self.life.is_over() {
+            return Err(dead());
         }
         let weather = &self.weather;
+        let is_deadly = weather.is_deadly.load(Ordering::SeqCst);
+        if is_deadly && weather.random.lock().unwrap().below(1_000_000) < DEADLY {
+            self.life.end();
+            return Ok(Some(Fault::Deadly));
+        }
+        if operation == Operation::Sync && weather.syncs_fail.load(Ordering::SeqCst) {
+            return Ok(Some(Fault::Refuse));
+        }
         let may_fail =
             !weather.only_content || matches!(operation, Operation::Write | Operation::Sync);
         let per_mille = weather.per_mille.load(Ordering::SeqCst);
@@ -145,25 +148,13 @@ impl DiskState {
         Ok(fault)
     }
 
-    /// When this thread comes is chance that no seed repeats. So all that it tries for the backlog fails, which leaves
-    /// everything as it is however often it tries; the next entry writes the backlog. Of its syncs, the test waits for each.
-    fn fault_of_keeper(&self, operation: Operation) -> io::Result<Option<Fault>> {
-        self.by_keeper.fetch_add(1, Ordering::SeqCst);
-        match operation {
-            Operation::Sync if self.weather.syncs_fail.load(Ordering::SeqCst) => {
-                Ok(Some(Fault::Refuse))
-            }
-            Operation::Sync | Operation::Truncate => Ok(None),
-            Operation::Write | Operation::Reserve | Operation::Name => Ok(Some(Fault::Refuse)),
-        }
-    }
-
     /// Whether an operation that makes or names files goes through.
     fn check(&self, operation: Operation) -> io::Result<()> {
         match self.fault(operation)? {
             None if operation == Operation::Name && self.weather.is_full() => Err(full()),
             None => Ok(()),
-            Some(_) => {
+            Some(Fault::Deadly) => Err(dead()),
+            Some(Fault::Refuse | Fault::Short | Fault::Torn) => {
                 let is_sync = operation == Operation::Sync;
                 self.weather
                     .has_failed_sync
@@ -172,6 +163,10 @@ impl DiskState {
             }
         }
     }
+}
+
+fn dead() -> io::Error {
+    io::Error::other("the process is dead")
 }
 
 fn full() -> io::Error {
@@ -241,6 +236,10 @@ impl SegmentFile for SimFile {
             Some(Fault::Torn) => {
                 self.file.write_at(offset, half)?;
                 Err(io::Error::other("torn"))
+            }
+            Some(Fault::Deadly) => {
+                self.file.write_at(offset, half)?;
+                Err(dead())
             }
         }
     }

@@ -1,28 +1,31 @@
-//! One simulated machine: up to two processes with one data folder, its disk and its clock.
+//! One simulated machine: up to two gateways with one data folder, its disk and its clock.
 
+mod calls;
 mod cut;
 mod dropping;
 
-use std::{sync::Arc, thread};
+use std::sync::{Arc, Mutex};
 
-use callgate_gate::CallId;
-use callgate_record::{Approvals as _, Clock as _, Store as _};
-use callgate_store::{ApprovalStore, Disk, Durability, Log, RealDisk};
-use futures_util::FutureExt as _;
+use callgate_call::SealKey;
+use callgate_memory::Memory;
+use callgate_record::{Approvals, Backend as _, Store as _};
+use callgate_store::{ApprovalStore, Disk, Durability, Log, OpenError, RealDisk};
 use tempfile::TempDir;
-use ulid::Ulid;
 
 use super::{
-    approvals::PromisedApprovals,
+    approvals::{PromisedApprovals, SimApprovals},
     clock::SimClock,
     disk::{SimDisk, Weather},
     folder,
-    model::{Answer, CallState, End, Model},
+    found::Found,
+    gateway::SimGateway,
+    life::Life,
+    model::{End, Model},
     random::Random,
 };
 use crate::{
     power::noted::NotedDisk,
-    support::{assert_sound, event, finished, forwarding, new_id, options},
+    support::{assert_sound, event, options},
 };
 
 const HOUR: i64 = 3600;
@@ -33,8 +36,10 @@ const KEPT_DAYS: u32 = 90;
 const JUMPS: [i64; 8] = [1, 60, HOUR, DAY, 8 * DAY, 100 * DAY, 365 * DAY, 3650 * DAY];
 /// A jump of the clock that must not be believed at once.
 const FAR: i64 = 8 * DAY;
-/// One seed in so many has approvals: each process that opens their database costs more than all its other steps.
-const WITH_APPROVALS: u64 = 4;
+/// One seed in so many has approvals in a database: each process that opens it costs more than all its other steps.
+const IN_DATABASE: u64 = 16;
+/// One in so many has them in memory.
+const IN_MEMORY: u64 = 3;
 
 pub(super) struct World {
     random: Random,
@@ -46,7 +51,12 @@ pub(super) struct World {
     processes: Vec<Process>,
     started: u64,
     model: Model,
-    approvals: Option<PromisedApprovals>,
+    found: Found,
+    approvals: Kept,
+    promised: Arc<Mutex<PromisedApprovals>>,
+    seal_key: SealKey,
+    /// How many calls hosts have made.
+    calls: u64,
     /// When the clock last jumped far ahead.
     jumped_at: Option<i64>,
     /// How far it jumped ahead in steps that are believed.
@@ -57,11 +67,18 @@ pub(super) struct World {
     tells: bool,
 }
 
+/// Where approvals are kept.
+enum Kept {
+    Nowhere,
+    InMemory(Arc<dyn Approvals>),
+    InDatabase,
+}
+
 struct Process {
     number: u64,
-    log: Log,
-    disk: Arc<SimDisk>,
-    approvals: Option<ApprovalStore>,
+    gateway: SimGateway,
+    log: Arc<Log>,
+    life: Arc<Life>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +88,8 @@ enum Step {
     Event,
     Approval,
     Decide,
+    Leave,
+    Turn,
     Pass,
     Jump,
     Weather,
@@ -82,15 +101,17 @@ enum Step {
 }
 
 /// How often each step comes, in a hundred.
-const STEPS: [(u64, Step); 13] = [
-    (30, Step::Call),
-    (18, Step::End),
-    (5, Step::Event),
-    (8, Step::Approval),
-    (5, Step::Decide),
-    (8, Step::Pass),
+const STEPS: [(u64, Step); 15] = [
+    (22, Step::Call),
+    (16, Step::End),
+    (3, Step::Event),
+    (9, Step::Approval),
+    (6, Step::Decide),
+    (3, Step::Leave),
+    (9, Step::Turn),
+    (7, Step::Pass),
     (5, Step::Jump),
-    (5, Step::Weather),
+    (4, Step::Weather),
     (3, Step::Fill),
     (3, Step::Crash),
     (3, Step::Close),
@@ -104,7 +125,17 @@ impl World {
         let is_power = random.happens(300);
         let noted = is_power.then(|| NotedDisk::new(dir.path()));
         let weather = Weather::new(Random::new(random.next()), is_power);
-        let has_approvals = random.below(WITH_APPROVALS) == 0;
+        let approvals = if random.below(IN_DATABASE) == 0 {
+            Kept::InDatabase
+        } else if random.below(IN_MEMORY) == 0 {
+            Kept::InMemory(Memory::new().unwrap().open().unwrap().approvals)
+        } else {
+            Kept::Nowhere
+        };
+        let model = Model {
+            is_power,
+            ..Model::default()
+        };
         Self {
             random,
             dir,
@@ -117,8 +148,12 @@ impl World {
             noted,
             processes: Vec::new(),
             started: 0,
-            model: Model::default(),
-            approvals: has_approvals.then(PromisedApprovals::default),
+            model,
+            found: Found::default(),
+            approvals,
+            promised: Arc::default(),
+            seal_key: SealKey::random(),
+            calls: 0,
             jumped_at: None,
             crept: 0,
             has_failed: false,
@@ -147,13 +182,21 @@ impl World {
             self.cut_power();
         }
         self.calm();
+        self.weather.spare();
         while let Some(process) = self.processes.pop() {
-            process.log.close().expect("a log on a sound disk closes");
-            self.model.alive.remove(&process.number);
-            self.note_backlog_written(process.number);
+            process.gateway.drain(&process.log);
+            self.processes.push(process);
+            self.observe();
+            let Some(process) = self.processes.pop() else {
+                break;
+            };
+            if !process.life.is_over() {
+                process.log.close().expect("a log on a sound disk closes");
+                self.note_backlog_written(process.number);
+            }
+            self.end(process);
         }
         self.start();
-        self.model.check(self.dir.path(), !self.has_gap());
         self.verify();
     }
 
@@ -173,18 +216,27 @@ impl World {
             self.start();
         }
         match step {
-            Step::Call => self.call(),
-            Step::End => self.end(),
+            Step::Call => self.call("read"),
+            Step::Approval => self.call("delete"),
+            Step::End => self.act(),
             Step::Event => {
                 let at = self.random.index(self.processes.len());
-                self.queue(at, event("something.happened"));
+                let log = &self.processes[at].log;
+                log.append_or_queue(event("something.happened"));
             }
-            Step::Approval => self.ask(),
-            Step::Decide => self.decide(),
+            Step::Decide => {
+                let at = self.random.index(self.processes.len());
+                self.processes[at].gateway.decide(&mut self.random);
+            }
+            Step::Leave => self.leave(),
+            Step::Turn => self.turn(),
             Step::Pass => {
                 let far = *self.random.pick(&[10, HOUR, DAY, 40 * DAY]);
-                self.clock
-                    .pass(1 + self.random.next().cast_signed().rem_euclid(far));
+                let seconds = 1 + self.random.next().cast_signed().rem_euclid(far);
+                self.clock.pass(seconds);
+                for process in &self.processes {
+                    process.gateway.pass(seconds.unsigned_abs());
+                }
             }
             Step::Jump => self.jump(),
             Step::Weather => {
@@ -199,6 +251,8 @@ impl World {
             Step::Start => {}
             Step::Retain => self.retain(),
         }
+        self.observe();
+        self.bury();
     }
 
     fn verify(&self) {
@@ -219,169 +273,64 @@ impl World {
         self.weather.fill(false);
     }
 
-    /// Starts a process. Where the disk fails that, it is mended, and the next start works.
+    /// Starts a gateway. Where the disk fails that, it is mended, and the next start works.
     fn start(&mut self) {
         let process = self.try_start().unwrap_or_else(|_| {
             self.calm();
-            self.try_start().expect("a start on a sound disk works")
+            let mut tries = (0..3).map(|_| self.try_start());
+            let started = tries.find_map(Result::ok);
+            started.expect("a start on a sound disk works")
         });
         self.model.alive.insert(process.number);
         self.processes.push(process);
-        self.model.check(self.dir.path(), !self.has_gap());
+        self.check(!self.has_gap());
     }
 
-    fn try_start(&mut self) -> Result<Process, callgate_store::OpenError> {
+    fn try_start(&mut self) -> Result<Process, OpenError> {
         let inner: Arc<dyn Disk> = match &self.noted {
             Some(noted) => noted.clone(),
             None => Arc::new(RealDisk),
         };
-        let disk = SimDisk::new(inner, &self.weather);
+        let life = Arc::new(Life::default());
+        let disk = SimDisk::new(inner, &self.weather, life.clone());
         let mut options = options(self.dir.path());
         options.durability = self.durability;
-        options.segment_bytes = 3000;
+        options.segment_bytes = 6000;
         options.head_every = 5;
         options.clock = self.clock.clone();
-        let log = Log::open_on(options, disk.clone())?;
+        let log = Arc::new(Log::open_stepped(options, disk)?);
         self.started += 1;
-        let writer = log.writer();
-        let store = || ApprovalStore::new(self.dir.path(), Some(writer));
+        let kept: Option<Arc<dyn Approvals>> = match &self.approvals {
+            Kept::Nowhere => None,
+            Kept::InMemory(shared) => Some(shared.clone()),
+            Kept::InDatabase => Some(Arc::new(ApprovalStore::new(
+                self.dir.path(),
+                Some(log.writer()),
+            ))),
+        };
+        let approvals = kept.map(|inner| {
+            let random = Random::new(self.random.next());
+            let seen = SimApprovals::new(inner, life.clone(), self.promised.clone(), random);
+            let wait = *self.random.pick(&[0, 0, 60]);
+            (
+                seen as Arc<dyn Approvals>,
+                std::time::Duration::from_secs(wait),
+            )
+        });
+        let around = (self.clock.clone(), life.clone());
+        let gateway = SimGateway::start(log.clone(), around, &self.seal_key, approvals);
         Ok(Process {
             number: self.started,
+            gateway,
             log,
-            disk,
-            approvals: self.approvals.as_ref().map(|_| store()),
+            life,
         })
     }
 
-    fn call(&mut self) {
-        let at = self.random.index(self.processes.len());
-        let id = new_id();
-        let answer = self.forward(at, id);
-        self.note_call(at, id, answer);
-    }
-
-    /// Puts a call on record, and waits until it is answered.
-    fn forward(&mut self, at: usize, id: CallId) -> Answer {
-        let process = &self.processes[at];
-        let Ok(position) = process.log.append(&forwarding(id)) else {
-            return Answer::Refused;
-        };
-        let mut settled = process.log.settled(position);
-        loop {
-            match (&mut settled).now_or_never() {
-                Some(Ok(())) => return Answer::Taken,
-                Some(Err(_)) => return Answer::Unknown,
-                None => thread::yield_now(),
-            }
-        }
-    }
-
-    fn note_call(&mut self, at: usize, id: CallId, answer: Answer) {
-        self.note_backlog(at);
-        let call = CallState {
-            process: self.processes[at].number,
-            answer,
-            end: End::Open,
-            began: self.clock.passed(),
-            is_dropped: false,
-        };
-        self.model.calls.insert(id.to_string(), call);
-    }
-
-    fn end(&mut self) {
-        let open = self.model.calls.iter().filter(|(_, call)| {
-            call.answer == Answer::Taken
-                && call.end == End::Open
-                && self.model.alive.contains(&call.process)
-        });
-        let open: Vec<_> = open.map(|(id, call)| (id.clone(), call.process)).collect();
-        if open.is_empty() {
-            return;
-        }
-        let (id, number) = self.random.pick(&open).clone();
-        let at = self.processes.iter().position(|one| one.number == number);
-        let at = at.unwrap();
-        let written = self.queue(at, finished(CallId(Ulid::from_string(&id).unwrap())));
-        // Also on a full disk.
-        assert!(
-            written || self.has_failed,
-            "the end of call {id} has its room"
-        );
-        let call = self.model.calls.get_mut(&id).unwrap();
-        call.end = match written {
-            true => End::Written,
-            false => End::Queued,
-        };
-    }
-
-    /// Gives the log an entry that cannot be refused; returns whether it was written at once.
-    fn queue(&mut self, at: usize, entry: callgate_record::Entry) -> bool {
-        let process = &self.processes[at];
-        let before = process.disk.by_keeper();
-        let written = process.log.append_or_queue(entry).is_some();
-        if !written {
-            // The log's thread tries at once. Once it has, trying again changes nothing.
-            while process.disk.by_keeper() == before {
-                thread::yield_now();
-            }
-        }
-        self.note_backlog(at);
-        written
-    }
-
-    /// Without a backlog, all that was queued is written.
-    fn note_backlog(&mut self, at: usize) {
-        let process = &self.processes[at];
-        if process.log.backlog() == 0 {
-            self.note_backlog_written(process.number);
-        }
-    }
-
-    fn note_backlog_written(&mut self, process: u64) {
-        let own = self.model.calls.values_mut();
-        for call in own.filter(|call| call.process == process && call.end == End::Queued) {
-            call.end = End::Written;
-        }
-    }
-
-    fn ask(&mut self) {
-        let Some(promised) = &mut self.approvals else {
-            return self.call();
-        };
-        let at = self.random.index(self.processes.len());
-        let (id, now) = (new_id(), self.clock.now());
-        let Some(store) = &self.processes[at].approvals else {
-            return;
-        };
-        let Some(claim) = promised.ask(store, &mut self.random, (id, now)) else {
-            return;
-        };
-        // A process can die between each two of these steps.
-        if self.random.happens(100) {
-            return self.kill(at);
-        }
-        let answer = self.forward(at, id);
-        self.note_call(at, id, answer);
-        let store = self.processes[at].approvals.as_ref().unwrap();
-        match answer {
-            Answer::Refused => store.give_back(&claim.id).unwrap(),
-            Answer::Taken | Answer::Unknown => {
-                self.approvals.as_mut().unwrap().used(&claim);
-                if self.random.happens(100) {
-                    return self.kill(at);
-                }
-                store.used(&claim.id).unwrap();
-            }
-        }
-    }
-
-    fn decide(&mut self) {
-        let at = self.random.index(self.processes.len());
-        let now = self.clock.now();
-        if let (Some(promised), Some(store)) = (&mut self.approvals, &self.processes[at].approvals)
-        {
-            promised.decide(store, &mut self.random, now);
-        }
+    /// Compares the files with what was promised.
+    fn check(&mut self, all_dead_are_closed: bool) {
+        self.found.look(self.dir.path());
+        self.model.check(&self.found.entries(), all_dead_are_closed);
     }
 
     fn jump(&mut self) {
@@ -401,33 +350,41 @@ impl World {
 
     fn crash(&mut self) {
         let at = self.random.index(self.processes.len());
-        self.kill(at);
+        self.processes[at].life.end();
     }
 
-    fn kill(&mut self, at: usize) {
-        let process = self.processes.remove(at);
-        process.disk.kill();
+    /// Removes the processes that have died.
+    fn bury(&mut self) {
+        while let Some(at) = self.processes.iter().position(|one| one.life.is_over()) {
+            let process = self.processes.remove(at);
+            self.end(process);
+        }
+    }
+
+    /// The process is gone.
+    fn end(&mut self, process: Process) {
+        process.life.end();
         self.model.alive.remove(&process.number);
         drop(process);
         self.verify();
-        self.model.check(self.dir.path(), false);
+        self.check(false);
     }
 
     fn close(&mut self) {
         let at = self.random.index(self.processes.len());
-        if self.processes[at].log.close().is_err() {
-            return match self.durability {
-                // What is owed cannot be written: the log stays open.
-                Durability::Process => self.note_backlog(at),
-                // Or its last sync failed, which cannot be tried again.
-                Durability::Power => self.kill(at),
-            };
+        let process = &self.processes[at];
+        process.gateway.drain(&process.log);
+        let closed = process.log.close().is_ok();
+        self.observe();
+        if self.processes[at].life.is_over() {
+            return;
         }
+        let number = self.processes[at].number;
+        if closed {
+            self.note_backlog_written(number);
+        }
+        // What is owed cannot be written, or its last sync failed: the gateway ends all the same.
         let process = self.processes.remove(at);
-        self.note_backlog_written(process.number);
-        self.model.alive.remove(&process.number);
-        drop(process);
-        self.verify();
-        self.model.check(self.dir.path(), false);
+        self.end(process);
     }
 }

@@ -13,7 +13,7 @@ impl World {
             return;
         };
         for process in std::mem::take(&mut self.processes) {
-            process.disk.kill();
+            process.life.end();
             self.model.alive.remove(&process.number);
         }
         let after = folder();
@@ -24,21 +24,29 @@ impl World {
         };
         noted.cut(noted.steps(), loss, after.path());
         copy_databases(self.dir.path(), after.path());
-        for call in self.model.calls.values_mut() {
-            // Ends are not waited for, so a cut may take them; the next start closes their calls.
-            call.end = End::Open;
+        if self.weather.has_failed_sync() {
+            // Hosts have answers although the ends did not reach the device; the next start closes their calls.
+            for call in self.model.calls.values_mut() {
+                call.end = End::Open;
+            }
         }
         self.dir = after;
+        self.found.forget();
         if self.tells {
             println!("power cut: {loss:?}");
         }
         self.is_cut = true;
         self.verify();
-        self.model.check(self.dir.path(), false);
+        self.check(false);
         self.start();
         let steps = self.random.below(10);
         for _ in 0..steps {
-            self.call();
+            self.call("read");
+            self.observe();
+            self.bury();
+            if self.processes.is_empty() {
+                self.start();
+            }
         }
     }
 }
