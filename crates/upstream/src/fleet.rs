@@ -16,15 +16,16 @@ use std::{
 
 use arc_swap::ArcSwap;
 use callgate_call::{
-    Announcement, Audience, Events, Failure, LocalProvider, Provider, Providers, Reply, Resident,
+    Announcement, Audience, Events, Failure, Links, LocalProvider, Provider, Providers, Reply,
+    Resident,
 };
 use callgate_gate::{
     CallerIdentity, Catalog, Host, Naming, Policy, Prefix, Reference, ServerName,
     pins::{Lock, Pins},
 };
 use callgate_record::{Effect, Recorder};
-use callgate_wire::{Frame, methods};
-use futures_util::future::BoxFuture;
+use callgate_wire::{Era, Frame, methods};
+use futures_util::future::{BoxFuture, join_all};
 use tokio::{sync::broadcast, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -57,7 +58,7 @@ pub struct Fleet {
     supplies: ArcSwap<Supplies>,
     profile: Profile,
     recorder: Recorder,
-    catalog: ArcSwap<Catalog>,
+    links: Arc<Links>,
     policy: ArcSwap<Policy>,
     pins: ArcSwap<Pins>,
     /// The quarantined tools that were last reported, with the reasons: each is reported once.
@@ -133,7 +134,7 @@ impl Fleet {
             supplies: ArcSwap::from_pointee(Supplies::new(options, &recorder)),
             profile,
             recorder,
-            catalog: ArcSwap::default(),
+            links: Arc::default(),
             policy: ArcSwap::from_pointee(policy),
             pins: ArcSwap::from_pointee(pins),
             reported_quarantine: Mutex::default(),
@@ -322,7 +323,7 @@ impl Fleet {
 
 impl Providers for Fleet {
     fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.load_full()
+        self.links.catalog().load_full()
     }
 
     fn policy(&self) -> Arc<Policy> {
@@ -340,6 +341,31 @@ impl Providers for Fleet {
                 // A server that is late joins the catalog when it connects, and hosts are notified then.
                 let _ = tokio::time::timeout_at(deadline, settled).await;
             }
+        })
+    }
+
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {
+            let longest = self.supplies.load().options.initialize_wait;
+            let active = self.roster.active();
+            let known = active.iter().map(|server| {
+                let mut state = server.state.subscribe();
+                async move { drop(state.wait_for(State::can_list).await) }
+            });
+            let _ = tokio::time::timeout(longest, join_all(known)).await;
+        })
+    }
+
+    fn ready_for<'a>(&'a self, host: &'a Host) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            if host.era == Era::Handshake {
+                return;
+            }
+            let active = self.roster.active();
+            let granted = active
+                .iter()
+                .filter(|server| host.identity.grant.includes(server.spec.name.as_str()));
+            join_all(granted.map(|server| server.taken_over_by(host))).await;
         })
     }
 
@@ -380,6 +406,10 @@ impl Providers for Fleet {
         Box::pin(async move { self.found(server)?.tasks(host, cursor).await })
     }
 
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
     fn owns_task(&self, identity: &CallerIdentity, server: &ServerName, task: &str) -> bool {
         self.task_owners.owns(&identity.owner(), server, task)
     }
@@ -401,12 +431,12 @@ impl Providers for Fleet {
         self.announce.subscribe()
     }
 
-    fn capabilities(&self) -> Vec<String> {
-        self.roster
-            .active()
-            .iter()
-            .filter_map(|server| server.state.borrow().capabilities.clone())
-            .collect()
+    fn capabilities(&self) -> Vec<(ServerName, String)> {
+        let one = |server: &Arc<Server>| {
+            let capabilities = server.state.borrow().capabilities.clone()?;
+            Some((server.spec.name.clone(), capabilities))
+        };
+        self.roster.active().iter().filter_map(one).collect()
     }
 
     fn instructions(&self) -> Vec<(ServerName, String)> {

@@ -180,3 +180,16 @@ fn a_list_change_in_a_hosts_own_process_is_followed() {
     }
     assert_eq!(prompts(&mut other).len(), before + 1);
 }
+
+#[test]
+fn the_first_introduction_has_what_servers_offer() {
+    let bed = Bed::new(&SEVERAL.replace("policy:", "  late: {command: 'sleep 60'}\npolicy:"));
+    let mut host = bed.stdio();
+    let first = request(&mut host, &introduction(Some("{}")));
+    let capabilities = &first["result"]["capabilities"];
+    for offered in ["prompts", "resources", "completions", "tools"] {
+        assert!(capabilities.get(offered).is_some(), "{offered}: {first}");
+    }
+    let told = first["result"]["instructions"].as_str().unwrap_or_default();
+    assert!(told.contains("ask a") && told.contains("ask b"), "{first}");
+}

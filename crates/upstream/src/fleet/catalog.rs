@@ -31,12 +31,13 @@ impl Fleet {
         let quarantined = self.apply_pins(&mut listings);
         // Definitions that ship with this program need no pin.
         listings.extend(self.local_providers.load().iter().map(|one| one.listing()));
-        let (catalog, findings) = Catalog::build(self.naming(), listings);
+        let before = self.links.catalog().load();
+        let (catalog, findings) = Catalog::build_after(&before, self.naming(), listings);
         let catalog = catalog.with_quarantined(quarantined);
         findings.iter().for_each(crate::log::shown_twice);
-        let (before, policy) = (self.catalog.load(), self.policy.load());
+        let policy = self.policy.load();
         let changes = changes((&before, policy_before), (&catalog, &policy));
-        self.catalog.store(Arc::new(catalog));
+        self.links.catalog().store(Arc::new(catalog));
         // No host can have a list yet, so none of them has to ask again.
         if !self.lists_are_answered() {
             return;
