@@ -24,8 +24,8 @@ use callgate_gate::{
     pins::{Lock, Pins},
 };
 use callgate_record::{Effect, Recorder};
-use callgate_wire::{Era, Frame, methods};
-use futures_util::future::{BoxFuture, join_all};
+use callgate_wire::{Frame, methods};
+use futures_util::future::BoxFuture;
 use tokio::{sync::broadcast, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -37,7 +37,7 @@ use crate::{
     levels::Levels,
     outgoing::Housekeeping,
     roster::{Changes, Roster},
-    server::{Server, ServerParts, State},
+    server::{Server, ServerParts},
     subscriptions::Subscriptions,
     supplies::Supplies,
     tasks::TaskOwners,
@@ -74,6 +74,8 @@ pub struct Fleet {
     events: Events,
     /// Whether hosts could already have lists when the configuration last changed.
     answered: AtomicBool,
+    /// Whether hosts can have lists of the current catalog.
+    published: AtomicBool,
     started: Instant,
     shutdown: CancellationToken,
     tasks: TaskTracker,
@@ -147,6 +149,7 @@ impl Fleet {
             rebuilds,
             events,
             answered: AtomicBool::new(false),
+            published: AtomicBool::new(false),
             started: Instant::now(),
             shutdown: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -300,25 +303,6 @@ impl Fleet {
         self.tasks.close();
         self.tasks.wait().await;
     }
-
-    /// The status of each server, in configuration order.
-    pub fn reports(&self) -> Vec<ServerReport> {
-        let report = |server: &Arc<Server>| {
-            let state = server.state.borrow();
-            let tools = state.tools.as_deref().unwrap_or_default();
-            ServerReport {
-                name: server.spec.name.clone(),
-                transport: server.spec.launch.transport(),
-                enabled: server.spec.launch.is_enabled(),
-                status: state.status,
-                reason: state.reason.clone(),
-                tools: tools.len(),
-                unannotated_tools: tools.iter().filter(|tool| tool.hints.is_silent()).count(),
-                pid: state.pid,
-            }
-        };
-        self.roster.active().iter().map(report).collect()
-    }
 }
 
 impl Providers for Fleet {
@@ -331,42 +315,15 @@ impl Providers for Fleet {
     }
 
     fn first_connect<'a>(&'a self, server: Option<&'a ServerName>) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let deadline = self.list_deadline();
-            let is_requested =
-                |one: &&Arc<Server>| server.is_none_or(|name| one.spec.name == *name);
-            for server in self.roster.active().iter().filter(is_requested) {
-                let mut state = server.state.subscribe();
-                let settled = state.wait_for(State::can_list);
-                // A server that is late joins the catalog when it connects, and hosts are notified then.
-                let _ = tokio::time::timeout_at(deadline, settled).await;
-            }
-        })
+        Box::pin(self.wait_for_first_connect(server))
     }
 
     fn introduced(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async {
-            let longest = self.supplies.load().options.initialize_wait;
-            let active = self.roster.active();
-            let known = active.iter().map(|server| {
-                let mut state = server.state.subscribe();
-                async move { drop(state.wait_for(State::can_list).await) }
-            });
-            let _ = tokio::time::timeout(longest, join_all(known)).await;
-        })
+        Box::pin(self.wait_for_introductions())
     }
 
     fn ready_for<'a>(&'a self, host: &'a Host) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            if host.era == Era::Handshake {
-                return;
-            }
-            let active = self.roster.active();
-            let granted = active
-                .iter()
-                .filter(|server| host.identity.grant.includes(server.spec.name.as_str()));
-            join_all(granted.map(|server| server.taken_over_by(host))).await;
-        })
+        Box::pin(self.let_take_over(host))
     }
 
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>> {

@@ -97,7 +97,7 @@ impl Inbound {
         }
     }
 
-    /// Reports a frame, and ends what it belongs to: whoever waits for it would otherwise wait for its deadline.
+    /// Reports a frame, and ends what it belongs to: its call would otherwise wait for its deadline.
     async fn reject(&self, rejected: &Rejected, error: &RpcError, ended: Ended) {
         self.bad_frame(&error.message);
         if let Some(id) = rejected.answered_id() {

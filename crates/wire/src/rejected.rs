@@ -1,9 +1,9 @@
-//! What can still be read of a message that was rejected: its id, so that the error reaches whoever waits for an
-//! answer, and whether it is a reply.
+//! What can still be read of a message that was rejected: its id, so that the error reaches the request that waits for
+//! it, and whether it is a reply.
 
-use crate::escape::inside;
 use crate::id::Id;
 use crate::json::Json;
+use crate::scan::Strictness;
 
 /// The most bytes of an id that are repeated in an error.
 const MAX_ID_BYTES: usize = 4096;
@@ -167,18 +167,9 @@ impl<'a> Text<'a> {
 
 /// A string or an integer.
 fn read_id(value: &[u8]) -> Option<Id> {
-    let text = std::str::from_utf8(value).ok()?;
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let is_integer = !digits.is_empty()
-        && digits.bytes().all(|byte| byte.is_ascii_digit())
-        && (digits == "0" || !digits.starts_with('0'));
-    let is_string = text.starts_with('"')
-        && !inside(value).iter().any(u8::is_ascii_control)
-        && Json::trusted(value).as_str().is_some();
-    if value.len() > MAX_ID_BYTES || !(is_integer || is_string) {
-        return None;
-    }
-    Id::from_json(Json::trusted(value))
+    // Validated, because what stands around it is not: the id is repeated as it came.
+    let json = Json::validate(value, Strictness::Full).ok()?;
+    Id::from_json(json).filter(|_| value.len() <= MAX_ID_BYTES)
 }
 
 /// The id of a message that ends with it.
@@ -239,11 +230,13 @@ mod tests {
             (r#" { "\u0069d" : 7 , "method":"x"}"#, "7"),
             (&deep, "7"),
             (r#"{"id":7,"id":7,"method":"x"}"#, "7"),
-            // Readers could disagree, or it is no id.
+            // Readers could disagree, or it is not an id.
             (r#"{"id":7,"id":8,"method":"x"}"#, "null"),
             (r#"{"id":1.5,"method":"x"}"#, "null"),
             (r#"{"id":01,"method":"x"}"#, "null"),
             (r#"{"id":"\ud800","method":"x"}"#, "null"),
+            (r#"{"id":"v\d1","method":"x"}"#, "null"),
+            ("{\"id\":\"a\tb\",\"method\":\"x\"}", "null"),
             (r#"{"id":null,"method":"x"}"#, "null"),
             (r#"{"id":{},"method":"x"}"#, "null"),
             (r#"{"ID":7,"method":"x"}"#, "null"),

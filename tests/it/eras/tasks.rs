@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{post, post_with, stateless_as};
 use crate::approvals::token;
 use crate::setup::Bed;
-use crate::talk::{introduction, received, request};
+use crate::talk::{call, http_as, introduction, received, request};
 
 const EXTENSION: &str = "io.modelcontextprotocol/tasks";
 
@@ -108,7 +108,8 @@ fn only_hosts_that_can_ask_for_a_task_declare_tasks_to_a_server() {
         None,
         "{introduced}"
     );
-    let answer = crate::talk::call(&mut host, "a__test_simple_text", "{}");
+    let mut host = http_as(&served, &capabilities().to_string());
+    let answer = call(&mut host, "a__test_simple_text", "{}");
     assert!(answer.get("result").is_some(), "{answer}");
     let calls = received(&bed, "a.log", "tools/call");
     let declared = calls[0].meta("io.modelcontextprotocol/clientCapabilities");

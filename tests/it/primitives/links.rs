@@ -59,7 +59,7 @@ fn a_link_is_read_from_the_server_that_named_it() {
         );
     }
     drop(served);
-    let resource = |server: &str, uri: &str| ("resource".into(), server.into(), uri.into());
+    let resource = |server: &str, uri: &str| ("resource_read".into(), server.into(), uri.into());
     let records = recorded(&bed);
     for expected in [resource("b", "memo://0"), resource("a", "memo://0")] {
         assert!(records.contains(&expected), "{expected:?} in {records:?}");

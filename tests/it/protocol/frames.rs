@@ -138,7 +138,7 @@ const NO_MESSAGE: &[(&str, &str)] = &[
     ),
 ];
 
-/// The id in a text above: its only `id` member is 1, it is no batch, and it is more than a reply.
+/// The id in a text above, if it has one `id` member, which is 1, and is neither a batch nor a reply.
 fn id_of(text: &str) -> &'static str {
     let names = text.matches(r#""id":"#).count() + text.matches(r#""\u0069d":"#).count();
     let is_one = text.contains(r#""id":1,"#) || text.contains(r#""id":1}"#);
