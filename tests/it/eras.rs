@@ -6,6 +6,7 @@ mod doors;
 mod hostile;
 mod lossless;
 mod servers;
+mod tasks;
 mod traffic;
 
 use callgate_testkit::{EventStream, Host, HttpHost, StatelessHost};

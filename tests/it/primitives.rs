@@ -3,6 +3,7 @@
 
 mod asking;
 mod following;
+mod links;
 mod listing;
 mod questions;
 mod routing;

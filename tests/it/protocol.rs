@@ -52,7 +52,7 @@ impl Door {
         match self {
             Door::Stdio(host) => {
                 host.send_bytes(bytes).expect("the gateway reads");
-                host.recv_where(|frame| frame.id.as_deref() == Some("null"))
+                host.recv_where(|frame| frame.error.is_some())
                     .expect("the gateway answers")
             }
             Door::Http(host) => {

@@ -79,6 +79,11 @@ const CHECKS: &[Check] = &[
         run: |_| own_test::crowd(),
     },
     Check {
+        name: "handles",
+        what: "10^5 generated worlds of servers that name colliding resources, templates and interfaces; every handle leads back to its server",
+        run: |_| own_test::handles(),
+    },
+    Check {
         name: "kill9",
         what: "kill -9 of the gateway during calls, 200 times; no forwarded call lacks its record",
         run: |_| own_test::kill9(),

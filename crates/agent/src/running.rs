@@ -376,7 +376,7 @@ impl Watcher<'_, '_> {
             while let Some(cut) = cutter.cut() {
                 match cut {
                     Cut::Line(line) => self.line(&line),
-                    Cut::TooLong { .. } => crate::log::event_too_long(),
+                    Cut::TooLong(_) => crate::log::event_too_long(),
                 }
             }
             match stdout.read_buf(cutter.buffer()).await {

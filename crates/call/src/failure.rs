@@ -38,6 +38,13 @@ pub enum Failure {
     /// The answer is larger than the frame limit.
     #[error("upstream \"{server}\" sent an answer larger than the frame limit")]
     TooLarge { server: ServerName },
+    /// The answer is not a valid message.
+    #[error("upstream \"{server}\" sent an answer that is not valid")]
+    Unreadable {
+        server: ServerName,
+        /// For the operator only.
+        detail: String,
+    },
     /// The request carries a `requestState` that this gateway did not issue.
     #[error("`requestState` refused: this gateway did not issue it")]
     UnknownState,
@@ -56,7 +63,8 @@ impl Failure {
             // There was an answer, so the server has done its work; only the answer is lost.
             Self::TooLarge { .. } => Effect::Done,
             Self::UnknownState => Effect::None,
-            Self::Broken => Effect::Unknown,
+            // Whether it says that the work was done cannot be read.
+            Self::Unreadable { .. } | Self::Broken => Effect::Unknown,
         }
     }
 
@@ -82,7 +90,10 @@ impl Failure {
                 effect,
             },
             Self::Cancelled { .. } => Self::Cancelled { effect },
-            other @ (Self::TooLarge { .. } | Self::UnknownState | Self::Broken) => other,
+            other @ (Self::TooLarge { .. }
+            | Self::Unreadable { .. }
+            | Self::UnknownState
+            | Self::Broken) => other,
         }
     }
 
@@ -102,6 +113,7 @@ impl Failure {
             Self::TimedOut { .. } => "UPSTREAM_TIMEOUT",
             Self::Cancelled { .. } => "CANCELLED",
             Self::TooLarge { .. } => "REPLY_TOO_LARGE",
+            Self::Unreadable { .. } => "REPLY_INVALID",
             Self::UnknownState => "UNKNOWN_STATE",
             Self::Broken => "INTERNAL",
         }
@@ -110,7 +122,7 @@ impl Failure {
     /// More than the message, for the operator.
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Self::Unavailable { detail, .. } => Some(detail),
+            Self::Unavailable { detail, .. } | Self::Unreadable { detail, .. } => Some(detail),
             Self::TimedOut { .. } | Self::Cancelled { .. } => None,
             Self::TooLarge { .. } | Self::UnknownState | Self::Broken => None,
         }
@@ -128,7 +140,9 @@ impl Failure {
         };
         let effect = self.effect().as_str();
         let (code, data) = match self {
-            Self::Unavailable { server, .. } | Self::TooLarge { server } => {
+            Self::Unavailable { server, .. }
+            | Self::TooLarge { server }
+            | Self::Unreadable { server, .. } => {
                 let namespace = quote(server.as_str());
                 (
                     unavailable,

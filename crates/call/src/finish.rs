@@ -212,6 +212,7 @@ fn wants_answer(failure: &Failure) -> bool {
         Failure::Unavailable { .. }
         | Failure::TimedOut { .. }
         | Failure::TooLarge { .. }
+        | Failure::Unreadable { .. }
         | Failure::UnknownState
         | Failure::Broken => true,
     }

@@ -19,7 +19,10 @@ pub(crate) async fn forward(
         let effect = Effect::None;
         return Err(Failure::Cancelled { effect });
     }
-    let server = call.call().target.server().clone();
+    let (server, host) = {
+        let call = call.call();
+        (call.target.server().clone(), call.attempt.host.clone())
+    };
     // A reload can remove the server after the call was resolved.
     let Some(provider) = providers.provider(&server) else {
         let detail = "the server is no longer configured".to_owned();
@@ -32,5 +35,9 @@ pub(crate) async fn forward(
     // A panic must not skip `finish`: the call would stay open in the record.
     let forwarding = async { provider.forward(call, exchange).await };
     let forwarded = AssertUnwindSafe(forwarding).catch_unwind().await;
-    forwarded.unwrap_or(Err(Failure::Broken))
+    let reply = forwarded.unwrap_or(Err(Failure::Broken))?;
+    // Here and not in a provider, so that no provider can name another one's resources.
+    let owner = || host.identity.owner();
+    let frame = providers.links().shown(reply.frame, &server, owner);
+    Ok(Reply { frame, ..reply })
 }

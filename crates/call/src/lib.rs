@@ -30,6 +30,7 @@ mod forward;
 mod hold;
 mod inspect;
 mod intent;
+mod links;
 mod log;
 mod metrics;
 mod parking;
@@ -51,6 +52,7 @@ pub use events::{Event, Events};
 pub use facts::{is_another_name, reach, real_path};
 pub use failure::Failure;
 pub use finish::{APPROVAL_HEADLINE, DENIED_HEADLINE, SERVER_INFO, for_stateless_host};
+pub use links::Links;
 pub use metrics::{Latency, Metrics, Standing};
 pub use path::{CallPath, DrainDeadlines, Pending, ScriptRun, ScriptRunEnd};
 pub use ports::{

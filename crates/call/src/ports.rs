@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Announcement, Failure, TraceContext};
+use crate::{Announcement, Failure, Links, TraceContext};
 
 /// Does calls: an upstream server, a built-in tool, a plugin.
 ///
@@ -79,6 +79,14 @@ pub trait Providers: Send + Sync + fmt::Debug {
     /// there is nothing to wait for.
     fn first_connect<'a>(&'a self, server: Option<&'a ServerName>) -> BoxFuture<'a, ()>;
 
+    /// Waits for servers that were never connected before, a short configured time at most: what they offer is part of the
+    /// first answer to `initialize`.
+    fn introduced(&self) -> BoxFuture<'_, ()>;
+
+    /// Waits for servers whose lists depend on the host's capabilities, where the host names them with each request. The first
+    /// list then has what later ones have.
+    fn ready_for<'a>(&'a self, host: &'a Host) -> BoxFuture<'a, ()>;
+
     /// The provider behind a server's name.
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>>;
 
@@ -103,6 +111,9 @@ pub trait Providers: Send + Sync + fmt::Debug {
         cursor: Option<&'a str>,
     ) -> BoxFuture<'a, Result<Reply, Failure>>;
 
+    /// Which server named which URI to which token.
+    fn links(&self) -> &Links;
+
     /// Whether a call of this caller's token made a task, given the server's own id of it.
     fn owns_task(&self, identity: &CallerIdentity, server: &ServerName, task: &str) -> bool;
 
@@ -113,7 +124,7 @@ pub trait Providers: Send + Sync + fmt::Debug {
     fn subscribe(&self) -> broadcast::Receiver<Announcement>;
 
     /// The capabilities of each server that is or was reachable, raw, in configuration order.
-    fn capabilities(&self) -> Vec<String>;
+    fn capabilities(&self) -> Vec<(ServerName, String)>;
 
     /// The servers' `instructions` for models, as raw JSON strings.
     fn instructions(&self) -> Vec<(ServerName, String)>;
@@ -143,6 +154,11 @@ pub trait Caller: Send + Sync + fmt::Debug {
 
     /// Shows the host that its call is still in flight, if the transport can.
     fn keep_alive(&self) {}
+
+    /// The reason that the host gave when it cancelled its request, for the server.
+    fn cancel_reason(&self, _request: &Id) -> Option<String> {
+        None
+    }
 
     /// Asks the host on behalf of the provider (sampling, elicitation, roots) and waits for its
     /// reply, a result or an error. The frame's id is the provider's; the caller uses its own.

@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 
 use callgate_gate::{
-    Attempt, Call, CallerIdentity, Catalog, Policy, Reference, ResolveError, ServerName, Target,
-    respelled,
+    Attempt, Call, CallerIdentity, Reference, ResolveError, ServerName, Target, respelled,
 };
 use callgate_record::{Failed, Status};
 use callgate_wire::{Frame, Json, RpcError, Strictness, methods, quote};
@@ -80,13 +79,13 @@ pub(crate) async fn resolve(
         }
     };
     let identity = &attempt.host.identity;
-    let mut found = asked.find(&providers.catalog(), &providers.policy(), identity);
+    let mut found = asked.find(providers, identity);
     // Looked up first and waited for only on failure: the common case must not wait for a slow server that it does not call.
     if let Err(error) = &found
         && let Some(server) = worth_waiting_for(error)
     {
         providers.first_connect(server).await;
-        found = asked.find(&providers.catalog(), &providers.policy(), identity);
+        found = asked.find(providers, identity);
     }
     match found {
         Ok(target) => Ok(with_own_uri(attempt, target)),
@@ -177,28 +176,43 @@ impl<'f> RequestedTarget<'f> {
 
     fn find(
         &self,
-        catalog: &Catalog,
-        policy: &Policy,
+        providers: &dyn Providers,
         identity: &CallerIdentity,
     ) -> Result<Target, ResolveError> {
+        let (catalog, policy) = (providers.catalog(), providers.policy());
+        let said_by = |uri| providers.links().said_by(&identity.owner(), uri);
         match self {
-            Self::Tool(name) => catalog.resolve(name, policy, identity),
-            Self::Prompt(name) => catalog.prompt(name, policy, identity).map(Target::Prompt),
-            Self::Resource(uri) => catalog.resource(uri).map(Target::Resource),
+            Self::Tool(name) => catalog.resolve(name, &policy, identity),
+            Self::Prompt(name) => catalog.prompt(name, &policy, identity).map(Target::Prompt),
+            Self::Resource(uri) => {
+                let found = catalog.resource(uri, said_by(uri).as_ref());
+                found.map(Target::Resource)
+            }
             Self::CompletionOfPrompt(name) => catalog
-                .prompt(name, policy, identity)
+                .prompt(name, &policy, identity)
                 .map(Target::Completion),
-            Self::CompletionOfResource(uri) => catalog.template(uri).map(Target::Completion),
+            Self::CompletionOfResource(uri) => {
+                let found = catalog.template(uri, said_by(uri).as_ref());
+                found.map(Target::Completion)
+            }
         }
     }
 }
 
 /// The resource of a URI. Waits for servers in their first connect if no known one has it.
-pub async fn resolve_resource(providers: &dyn Providers, uri: &str) -> Result<Reference, RpcError> {
-    let mut found = providers.catalog().resource(uri);
+pub async fn resolve_resource(
+    providers: &dyn Providers,
+    identity: &CallerIdentity,
+    uri: &str,
+) -> Result<Reference, RpcError> {
+    let find = || {
+        let said_by = providers.links().said_by(&identity.owner(), uri);
+        providers.catalog().resource(uri, said_by.as_ref())
+    };
+    let mut found = find();
     if found.is_err() {
         providers.first_connect(None).await;
-        found = providers.catalog().resource(uri);
+        found = find();
     }
     found.map_err(|error| to_rpc(&error))
 }
@@ -210,6 +224,7 @@ fn worth_waiting_for(error: &ResolveError) -> Option<Option<&ServerName>> {
         ResolveError::Unknown { .. } | ResolveError::UnknownResource { .. } => Some(None),
         ResolveError::UnknownServer { .. }
         | ResolveError::NotOfServer { .. }
+        | ResolveError::AmbiguousResource { .. }
         | ResolveError::Quarantined { .. } => None,
     }
 }
@@ -290,6 +305,7 @@ fn unresolved(attempt: Attempt, error: ResolveError) -> Unresolved {
         | ResolveError::NotOfServer { .. }
         | ResolveError::Quarantined { .. }
         | ResolveError::Unknown { .. }
+        | ResolveError::AmbiguousResource { .. }
         | ResolveError::UnknownResource { .. } => to_rpc(&error),
     };
     let (server, status) = match error {
@@ -299,6 +315,7 @@ fn unresolved(attempt: Attempt, error: ResolveError) -> Unresolved {
         ResolveError::Quarantined { server, .. } => (Some(server), Status::Blocked),
         ResolveError::UnknownServer { .. }
         | ResolveError::Unknown { .. }
+        | ResolveError::AmbiguousResource { .. }
         | ResolveError::UnknownResource { .. } => (None, Status::Error),
     };
     Unresolved {
@@ -320,6 +337,11 @@ fn to_rpc(error: &ResolveError) -> RpcError {
         ResolveError::UnknownResource { uri } => {
             let data = format!(r#"{{"uri":{}}}"#, quote(uri));
             RpcError::new(RpcError::RESOURCE_NOT_FOUND, message).with_data(data)
+        }
+        ResolveError::AmbiguousResource { uri, choices } => {
+            let [one, two] = choices.each_ref().map(|choice| quote(choice));
+            let data = format!(r#"{{"uri":{},"choices":[{one},{two}]}}"#, quote(uri));
+            RpcError::new(RpcError::INVALID_PARAMS, message).with_data(data)
         }
         ResolveError::Quarantined { .. } => {
             let data = format!(r#"{{"code":{}}}"#, quote(QUARANTINED));

@@ -675,6 +675,9 @@ pub struct ServerDefaults {
     pub timeout: TimeSpan,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: TimeSpan,
+    /// How long the answer to `initialize` waits for servers that were never connected before, so that it
+    /// has their prompts, resources and instructions. Later starts know what the servers offer and do not wait.
+    pub initialize_wait: TimeSpan,
     /// The longest pause between two connection attempts to a server.
     pub reconnect_cap: TimeSpan,
 }
@@ -685,6 +688,7 @@ impl Default for ServerDefaults {
         Self {
             timeout: seconds(30),
             connect_wait: seconds(10),
+            initialize_wait: seconds(1),
             reconnect_cap: seconds(60),
         }
     }

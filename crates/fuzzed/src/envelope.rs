@@ -2,7 +2,7 @@
 //! else.
 
 use bytes::Bytes;
-use callgate_wire::{Batch, Frame, FrameKind, Id, Json, JsonKind, Strictness};
+use callgate_wire::{Batch, Frame, FrameKind, Id, Json, JsonKind, Rejected, Strictness};
 
 /// A member as its texts.
 type Pair<'a> = (&'a str, &'a str);
@@ -23,11 +23,19 @@ pub fn envelope(data: &[u8]) {
         match frame {
             Ok(frame) => {
                 assert_eq!(frame.bytes(), &bytes);
+                let rejected = Rejected::of(&bytes);
+                let is_reply = matches!(frame.kind(), FrameKind::Result | FrameKind::Error);
+                assert_eq!(
+                    (rejected.id.as_ref(), rejected.is_reply),
+                    (frame.id(), is_reply)
+                );
                 check_lookups(&frame);
                 check_edits(&Edited { frame, strictness });
             }
             Err(error) => {
-                let answer = callgate_wire::message::error(None, &error.to_rpc());
+                let rejected = Rejected::of(&bytes);
+                let id = rejected.answered_id();
+                let answer = callgate_wire::message::error(id, &error.to_rpc());
                 Frame::parse(answer, Strictness::Full).expect("a refusal is a frame");
             }
         }

@@ -2,13 +2,10 @@
 //! read as loosely as replies are.
 
 use bytes::Bytes;
-use callgate_wire::{Cut, Frame, FrameKind, LineCutter, Strictness};
+use callgate_wire::{Cut, Ends, Frame, FrameKind, LineCutter, Strictness};
 
 use crate::envelope;
 use crate::pieces::pieces;
-
-/// How much is kept of either end of a line over the limit.
-const KEPT: usize = 256;
 
 /// The first byte sets the limit on a line, the second how the rest comes in pieces.
 pub fn upstream_frames(data: &[u8]) {
@@ -47,11 +44,10 @@ fn split(stream: &[u8], limit: usize) -> Vec<Cut> {
         if line.len() <= limit {
             return Cut::Line(Bytes::copy_from_slice(line));
         }
-        let kept = line.len().min(KEPT);
-        Cut::TooLong {
-            head: Bytes::copy_from_slice(&line[..kept]),
-            tail: Bytes::copy_from_slice(&line[line.len() - kept..]),
-        }
+        let mut ends = Ends::default();
+        // In one piece, while the cutter gets it in many.
+        ends.extend(line);
+        Cut::TooLong(ends)
     };
     let is_blank = |cut: &Cut| matches!(cut, Cut::Line(line) if line.trim_ascii().is_empty());
     let cuts = lines.into_iter().map(cut);

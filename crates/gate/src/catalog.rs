@@ -1,6 +1,7 @@
 //! The catalog: an immutable snapshot of all tools, prompts and resources, and the resolution of a name to
 //! exactly one of them. Prompts and resources are in `items.rs`.
 
+mod claims;
 mod items;
 mod offers;
 
@@ -9,14 +10,15 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use foldhash::HashMap;
 
-pub use items::Items;
+pub use items::{Items, UriOwner, uri_prefix};
 pub use offers::Offers;
 
 use crate::{
     CallerIdentity, Grant, ItemKind, Naming, Policy, Prefix, ServerName, Target, Tool,
     pins::{self, Quarantined},
 };
-use items::{ItemTable, ResourceSource};
+use claims::{Claims, Spelling};
+use items::ItemTable;
 
 /// The most choices that an error lists.
 const CHOICES_SHOWN: usize = 20;
@@ -130,6 +132,13 @@ pub enum ResolveError {
     /// No server has such a resource or a template that matches it.
     #[error("resource not found")]
     UnknownResource { uri: String },
+    /// Two servers named it, and the caller may mean either.
+    #[error("resource `{uri}` is ambiguous; read one of: {}", .choices.join(", "))]
+    AmbiguousResource {
+        uri: String,
+        /// The URIs that name their servers.
+        choices: [String; 2],
+    },
     /// The server is configured but has never listed anything.
     #[error("upstream \"{server}\" unavailable")]
     NeverSeen {
@@ -152,16 +161,29 @@ pub struct Catalog {
     prompts: ItemTable,
     resources: ItemTable,
     templates: ItemTable,
-    sources: Vec<ResourceSource>,
+    claims: Claims,
+    /// Whether there is a single server that hosts see as it is.
+    is_alone: bool,
 }
 
 impl Catalog {
     /// Builds a snapshot from the servers in configuration order.
     pub fn build(naming: Naming, listings: Vec<Listing>) -> (Self, Vec<Finding>) {
+        Self::build_after(&Self::default(), naming, listings)
+    }
+
+    /// [`Catalog::build`] for hosts that know `before`: a URI that a server showed there stays that server's.
+    pub fn build_after(
+        before: &Self,
+        naming: Naming,
+        listings: Vec<Listing>,
+    ) -> (Self, Vec<Finding>) {
         let mut catalog = Self {
+            is_alone: listings.len() == 1 && naming.prefix == Prefix::Never,
             naming,
             ..Self::default()
         };
+        catalog.claim(&listings, &before.claims);
         let mut findings = Vec::new();
         for listing in &listings {
             for tool in listing.tools.iter().flatten() {
@@ -184,7 +206,12 @@ impl Catalog {
             });
             return;
         }
-        let tool = Arc::new(tool.shown_as(shown.clone()));
+        let mut tool = tool.shown_as(shown.clone());
+        if !self.is_alone && !tool.ui_uris.is_empty() {
+            let server = tool.server.clone();
+            tool.wrap_uris(|uri| !self.claims.has(&server, Spelling::Uri(uri)));
+        }
+        let tool = Arc::new(tool);
         self.by_shown.insert(shown, tool.clone());
         let own = self.by_server.entry(tool.server.clone()).or_default();
         own.insert(tool.name.clone(), tool.clone());

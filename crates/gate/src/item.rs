@@ -7,7 +7,7 @@ use callgate_wire::{Json, Strictness, quote};
 use crate::ServerName;
 
 /// The prefix of a wrapped URI; the server's name and the URI follow.
-const WRAPPED: &str = "callgate://";
+pub(crate) const WRAPPED: &str = "callgate://";
 
 /// The kinds of things that a server lists besides tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -160,9 +160,20 @@ pub fn shown_task(server: &ServerName, id: &str) -> String {
     format!("{server}:{id}")
 }
 
+/// The prefix that makes a server's URI a wrapped one, which names its server.
+pub(crate) fn wrapping(server: &ServerName) -> String {
+    format!("{WRAPPED}{server}/")
+}
+
 /// A URI that names its server, for URIs that several servers use.
 pub(crate) fn wrapped(server: &ServerName, uri: &str) -> String {
-    format!("{WRAPPED}{server}/{uri}")
+    wrapping(server) + uri
+}
+
+/// Whether a URI is wrapped, or some reader could take it for one: schemes are compared without case.
+pub(crate) fn looks_wrapped(uri: &str) -> bool {
+    let scheme = uri.get(..WRAPPED.len());
+    scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case(WRAPPED))
 }
 
 /// The server's name and the URI in a wrapped URI.

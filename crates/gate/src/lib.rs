@@ -32,7 +32,9 @@ pub mod visible;
 pub use approval::{ApprovalId, BoundRequest, Consent, GivenConsent, NoApprovalId, fingerprint};
 pub use builtin_tool::{Argument, BuiltinTool, Meaning};
 pub use call::{Attempt, Call, CallId, Door, Source, Target, Transport};
-pub use catalog::{Catalog, Finding, Items, Listing, NameKind, Offers, ResolveError};
+pub use catalog::{
+    Catalog, Finding, Items, Listing, NameKind, Offers, ResolveError, UriOwner, uri_prefix,
+};
 pub use decide::{Denied, Hold, Permit, Ruling, Verdict, decide};
 pub use digest::Digest;
 pub use facts::{Facts, Needs, Prior, RealPath};
@@ -44,7 +46,7 @@ pub use name::{NameError, Naming, Prefix, ServerName};
 pub use policy::{
     Builtin, Check, CheckSubject, CompileContext, Cost, Explained, ExplainedRule, ExplainedScope,
     ExplainedSubject, FIRST_TENANT, Kind, Layer, Mode, PathBase, Pattern, Policy, Protected,
-    ProtectedCandidates, RateLimit, Reach, Rules, ToolFilter,
+    ProtectedCandidates, RATE_LIMITED, RateLimit, Reach, Rules, ToolFilter,
 };
 pub use problem::{Place, Problem};
 pub use server::{BoxMode, BoxSpec, Endpoint, EndpointError, Launch, Protocol, ServerSpec};

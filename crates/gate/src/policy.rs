@@ -50,6 +50,7 @@ pub(crate) use pattern::looks;
 pub(crate) use projection::{is_command_key, is_path_key};
 pub use protected::{Protected, ProtectedCandidates, Reach};
 pub use range::AddressRange;
+pub use rule_set::RATE_LIMITED;
 pub use rules::Rules;
 
 /// A rule's verdict, from the most lenient to the strictest.

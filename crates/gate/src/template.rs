@@ -1,12 +1,16 @@
 //! URI templates: whether a URI can come from a template. Reads RFC 6570 generously and never expands; expansion
 //! is up to the servers.
 
+use crate::item::WRAPPED;
+
 /// A parsed URI template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Template {
     parts: Vec<Part>,
-    literal_bytes: usize,
 }
+
+/// Templates whose lengths multiply to more than this are taken to overlap, instead of being compared.
+const MAX_COMPARED: usize = 1 << 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
@@ -34,24 +38,85 @@ impl Template {
         if !rest.is_empty() {
             parts.push(Part::Literal(rest.to_owned()));
         }
-        let length = |part: &Part| match part {
-            Part::Literal(text) => text.len(),
-            Part::Value | Part::InSegment | Part::Any => 0,
-        };
-        let literal_bytes = parts.iter().map(length).sum();
+        Self { parts }
+    }
+
+    /// The template of all URIs that name their server.
+    pub(crate) fn of_wrapped() -> Self {
         Self {
-            parts,
-            literal_bytes,
+            parts: vec![Part::Literal(WRAPPED.to_owned()), Part::Any],
         }
     }
 
-    /// The number of literal bytes: of two matching templates the one with more is more specific.
-    pub(crate) fn literal_bytes(&self) -> usize {
-        self.literal_bytes
+    /// Whether a URI exists that both match.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let [one, two] = [self.start(), other.start()];
+        let common = one.len().min(two.len());
+        // Most templates differ in their schemes.
+        if one.as_bytes()[..common] != two.as_bytes()[..common] {
+            return false;
+        }
+        let (one, two) = (self.steps(), other.steps());
+        let width = two.len() + 1;
+        let Some(states) = width.checked_mul(one.len() + 1) else {
+            return true;
+        };
+        if states > MAX_COMPARED {
+            return true;
+        }
+        // A search over pairs of places in both templates that the same text leads to.
+        let mut seen = vec![false; states];
+        let mut open = vec![(0, 0)];
+        while let Some((i, j)) = open.pop() {
+            if std::mem::replace(&mut seen[i * width + j], true) {
+                continue;
+            }
+            let (left, right) = match (one.get(i), two.get(j)) {
+                (None, None) => return true,
+                (left, right) => (left, right),
+            };
+            if left.is_some_and(|step| step.may_repeat()) {
+                open.push((i + 1, j));
+            }
+            if right.is_some_and(|step| step.may_repeat()) {
+                open.push((i, j + 1));
+            }
+            if let (Some(left), Some(right)) = (left, right)
+                && left.meets(*right)
+            {
+                let next = |at: usize, step: &Step| at + usize::from(!step.may_repeat());
+                open.push((next(i, left), next(j, right)));
+            }
+        }
+        false
+    }
+
+    /// The text that every match begins with.
+    fn start(&self) -> &str {
+        match self.parts.first() {
+            Some(Part::Literal(text)) => text,
+            Some(Part::Value | Part::InSegment | Part::Any) | None => "",
+        }
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for part in &self.parts {
+            match part {
+                Part::Literal(text) => steps.extend(text.bytes().map(Step::Byte)),
+                Part::Value => steps.extend([Step::InSegment, Step::AnyInSegment]),
+                Part::InSegment => steps.push(Step::AnyInSegment),
+                Part::Any => steps.push(Step::AnyBytes),
+            }
+        }
+        steps
     }
 
     /// Whether `uri` can come from it.
     pub(crate) fn matches(&self, uri: &str) -> bool {
+        if !uri.starts_with(self.start()) {
+            return false;
+        }
         // The offsets of the URI that are reachable after each part. Linear in template and URI for any input,
         // because templates come from servers and URIs from hosts; backtracking could be made exponential.
         let bytes = uri.as_bytes();
@@ -62,6 +127,52 @@ impl Template {
         }
         reached[bytes.len()]
     }
+}
+
+/// What one place of a template takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Byte(u8),
+    /// One byte of a segment.
+    InSegment,
+    /// Any number of bytes of a segment.
+    AnyInSegment,
+    AnyBytes,
+}
+
+impl Step {
+    /// Whether it takes any number of bytes.
+    fn may_repeat(self) -> bool {
+        match self {
+            Self::AnyInSegment | Self::AnyBytes => true,
+            Self::Byte(_) | Self::InSegment => false,
+        }
+    }
+
+    /// Whether some byte is taken by both.
+    fn meets(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Byte(one), Self::Byte(two)) => one == two,
+            (Self::Byte(byte), class) | (class, Self::Byte(byte)) => class.takes(byte),
+            (
+                Self::InSegment | Self::AnyInSegment | Self::AnyBytes,
+                Self::InSegment | Self::AnyInSegment | Self::AnyBytes,
+            ) => true,
+        }
+    }
+
+    fn takes(self, byte: u8) -> bool {
+        match self {
+            Self::Byte(own) => own == byte,
+            Self::InSegment | Self::AnyInSegment => is_in_segment(byte),
+            Self::AnyBytes => true,
+        }
+    }
+}
+
+/// Whether a byte begins no other part of a URI.
+fn is_in_segment(byte: u8) -> bool {
+    !matches!(byte, b'/' | b'?' | b'#')
 }
 
 impl Part {
@@ -101,7 +212,7 @@ impl Part {
     fn takes(&self, byte: u8) -> bool {
         match self {
             Self::Any => true,
-            Self::Value | Self::InSegment => !matches!(byte, b'/' | b'?' | b'#'),
+            Self::Value | Self::InSegment => is_in_segment(byte),
             Self::Literal(_) => false,
         }
     }
@@ -142,6 +253,31 @@ mod tests {
             for uri in others {
                 assert!(!read.matches(uri), "{template} {uri}");
             }
+        }
+    }
+
+    #[test]
+    fn templates_overlap_if_some_uri_matches_both() {
+        let cases = [
+            ("a://{x}", "a://{y}", true),
+            ("a://{x}", "b://{x}", false),
+            ("{+any}", "b://{x}", true),
+            ("a://{x}/b", "a://c/{y}", true),
+            ("a://{x}/b", "a://c/{y}/d", false),
+            ("a://{x}", "a://", false),
+            ("a://{+x}", "a://", true),
+            ("a://{x}{.ext}", "a://b", true),
+            ("a://{x}.txt", "a://{y}.md", false),
+            ("a://{x}.txt", "a://n{y}", true),
+            ("a://b", "a://b", true),
+            ("a://b", "a://bc", false),
+            ("{+any}", "callgate://{+x}", true),
+            ("file:///{+path}", "callgate://{+x}", false),
+        ];
+        for (one, two, expected) in cases {
+            let (one, two) = (Template::new(one), Template::new(two));
+            assert_eq!(one.overlaps(&two), expected, "{one:?} {two:?}");
+            assert_eq!(two.overlaps(&one), expected, "{two:?} {one:?}");
         }
     }
 

@@ -1,12 +1,12 @@
 //! One tool of one server: its descriptor as the server sent it, and the few members that the gate reads.
 
 use bytes::Bytes;
-use callgate_wire::{Json, ParamHeader, Strictness};
+use callgate_wire::{Json, ParamHeader, Strictness, handles};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Digest, ServerName,
-    item::respelled,
+    item::{respelled, wrapping},
     pins::{self, OverLimit},
 };
 
@@ -29,6 +29,8 @@ pub struct Tool {
     pub digest: Digest,
     /// Arguments that are also sent as headers over stateless HTTP.
     pub param_headers: Vec<ParamHeader>,
+    /// The resources of its user interface, which hosts read from its server.
+    pub ui_uris: Vec<String>,
     /// The kind of provider that performs its calls.
     pub source: ToolSource,
     /// The limit that its definition exceeds; such a tool is not offered.
@@ -123,6 +125,9 @@ impl Tool {
         let digest = pins::digest_of(json);
         let over_limit = OverLimit::of(&name, json);
         let param_headers = ParamHeader::all_of(json).unwrap_or_default();
+        let ui_uris = handles::uris_of_tool(json).into_iter();
+        let ui_uris = ui_uris.filter_map(|uri| Some(uri.as_str()?.into_owned()));
+        let ui_uris = ui_uris.collect();
         let (shown, shown_descriptor) = (name.clone(), descriptor.clone());
         Ok(Self {
             server: server.clone(),
@@ -133,6 +138,7 @@ impl Tool {
             hints,
             digest,
             param_headers,
+            ui_uris,
             source: ToolSource::default(),
             over_limit,
         })
@@ -155,6 +161,20 @@ impl Tool {
         }
         tool.shown = shown;
         tool
+    }
+
+    /// Shows those of its user interface's URIs that `is_foreign` with the name of its server.
+    pub(crate) fn wrap_uris(&mut self, is_foreign: impl Fn(&str) -> bool) {
+        let shown = self.shown_descriptor.clone();
+        let Ok(json) = Json::validate(&shown, Strictness::Full) else {
+            return;
+        };
+        let uris = handles::uris_of_tool(json).into_iter();
+        let foreign = uris.filter(|uri| uri.as_str().is_some_and(|uri| is_foreign(&uri)));
+        let changes: Vec<_> = foreign.map(|uri| (uri, wrapping(&self.server))).collect();
+        if !changes.is_empty() {
+            self.shown_descriptor = handles::prefixed(&shown, &changes);
+        }
     }
 
     /// Overrides the server's annotations with `operation`.

@@ -211,6 +211,7 @@ impl Builder {
                 definitions_dir: None,
                 pin_store: None,
                 connect_wait: Duration::from_secs(10),
+                initialize_wait: Duration::from_secs(1),
                 reconnect_cap: Duration::from_secs(60),
                 listed_while_down: Duration::from_secs(60),
                 frame_bytes: 4 * MIB,

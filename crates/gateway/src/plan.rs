@@ -94,6 +94,7 @@ pub fn options(settings: &Settings) -> FleetOptions {
         definitions_dir: Some(settings.data_dir.join("definitions")),
         pin_store: Some(PinStoreHandle(Arc::new(settings.lock()))),
         connect_wait: config.server_defaults.connect_wait.0,
+        initialize_wait: config.server_defaults.initialize_wait.0,
         reconnect_cap: settings.reconnect_cap,
         listed_while_down: LISTED_WHILE_DOWN,
         frame_bytes: bytes(config.limits.frame_mib),

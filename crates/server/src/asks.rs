@@ -1,7 +1,7 @@
 //! Open questions to a host (sampling, elicitation, roots), by the id they were sent with.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -10,6 +10,11 @@ use std::{
 
 use callgate_wire::{Frame, Id};
 use tokio::sync::{oneshot, watch};
+
+/// How many reasons for cancellations are kept. They are used at once, so a few are enough.
+const REASONS_KEPT: usize = 64;
+/// Longer reasons are cut off.
+const MAX_REASON_CHARS: usize = 1000;
 
 type Open = HashMap<Id, oneshot::Sender<Frame>>;
 
@@ -20,6 +25,8 @@ pub(crate) struct OpenQuestions {
     open: Mutex<Open>,
     /// The number of open questions.
     count: watch::Sender<usize>,
+    /// Why the host cancelled its latest requests.
+    reasons: Mutex<VecDeque<(Id, String)>>,
 }
 
 impl OpenQuestions {
@@ -45,6 +52,24 @@ impl OpenQuestions {
         if let Some(asked) = asked {
             let _ = asked.send(reply);
         }
+    }
+
+    /// Notes why the host cancels a request.
+    pub(crate) fn note_cancel(&self, request: &Id, reason: &str) {
+        let reason = reason.chars().take(MAX_REASON_CHARS).collect();
+        let mut reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        if reasons.len() == REASONS_KEPT {
+            reasons.pop_front();
+        }
+        reasons.push_back((request.clone(), reason));
+    }
+
+    /// The reason for the latest cancellation of a request.
+    pub(crate) fn cancel_reason(&self, request: &Id) -> Option<String> {
+        let reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reasons = reasons.iter().rev();
+        let (_, reason) = reasons.find(|(cancelled, _)| cancelled == request)?;
+        Some(reason.clone())
     }
 
     /// Waits until a question is open.

@@ -1,13 +1,13 @@
 //! Batches. Only 2025-03-26 has them; a batch is answered with a batch.
 
 use bytes::Bytes;
-use callgate_wire::{Batch, Frame, FrameError, message};
+use callgate_wire::{Batch, BatchedMessage, Frame, FrameError, message};
 use futures_util::future::join_all;
 
 use crate::session::Session;
 
 /// The messages of a batch. An invalid message fails alone.
-pub(crate) struct Messages(Vec<Result<Frame, FrameError>>);
+pub(crate) struct Messages(Vec<BatchedMessage>);
 
 /// Parses a batch; an error when the session's protocol version has none.
 pub(crate) fn parse(session: &Session, batch: Bytes) -> Result<Messages, FrameError> {
@@ -24,9 +24,9 @@ impl Messages {
     where
         A: Future<Output = Option<Bytes>>,
     {
-        let one = async |message: Result<Frame, FrameError>| match message {
+        let one = async |message: BatchedMessage| match message {
             Ok(frame) => answer(frame).await,
-            Err(error) => Some(message::error(None, &error.to_rpc())),
+            Err((error, rejected)) => Some(message::error(rejected.answered_id(), &error.to_rpc())),
         };
         let answers = join_all(self.0.into_iter().map(one)).await;
         let answers: Vec<Bytes> = answers.into_iter().flatten().collect();

@@ -55,7 +55,7 @@ async fn resource_of(
     let invalid = |what: &str| RpcError::new(RpcError::INVALID_PARAMS, what);
     let uri = request.param("uri").and_then(|uri| uri.as_str());
     let uri = uri.ok_or_else(|| invalid("`params.uri` must be the URI of a resource"))?;
-    let resource = resolve_resource(providers, &uri).await?;
+    let resource = resolve_resource(providers, &host.identity, &uri).await?;
     // A resource of a template is not in the catalog, so the policy judges an item made from the URI alone.
     let descriptor = format!(r#"{{"uri":{}}}"#, quote(&resource.name));
     let item = Item::from_descriptor(ItemKind::Resource, &resource.server, descriptor.into());

@@ -2,12 +2,21 @@
 
 use callgate_call::{Providers, SERVER_INFO};
 use callgate_gate::{Grant, Offers, View};
-use callgate_wire::{Era, Json, ProtocolVersion, Strictness, quote};
+use callgate_wire::{
+    Era, Json, ProtocolVersion, Strictness, quote,
+    stateless::{EXTENSIONS, TASKS_EXTENSION},
+};
 
 use crate::view::code;
 
-/// Capabilities that the gateway announces itself. A server's own values for them are ignored.
+/// Capabilities that the gateway always announces, because it has them itself.
 const OWN: [&str; 2] = ["tools", "logging"];
+
+/// The member of a capability that is always true here: servers may restart with other lists.
+const LIST_CHANGED: &str = "listChanged";
+
+/// The capability for tasks of 2025-11-25.
+const TASKS: &str = "tasks";
 
 pub(crate) fn introduction(
     providers: &dyn Providers,
@@ -47,27 +56,76 @@ pub(crate) fn discovery(providers: &dyn Providers, grant: &Grant, view: View) ->
 /// The capabilities for a host: always tools and logging, plus those of the servers it may use. A single server's are
 /// copied literally; those of several are merged. Each era has its own form of task capability.
 pub(crate) fn capabilities(providers: &dyn Providers, grant: &Grant, era: Era) -> String {
-    let mut members = vec![
-        r#""tools":{"listChanged":true}"#.to_owned(),
-        r#""logging":{}"#.to_owned(),
-    ];
     let catalog = providers.catalog();
-    let Some(server) = catalog.only_server() else {
-        members.extend(offered(catalog.offers(grant), era));
-        return format!("{{{}}}", members.join(","));
+    let mut of_servers = providers.capabilities();
+    of_servers.retain(|(server, _)| grant.includes(server.as_str()));
+    let of_servers: Vec<Json<'_>> = of_servers
+        .iter()
+        .filter_map(|(_, raw)| Json::validate(raw.as_bytes(), Strictness::Envelope).ok())
+        .collect();
+    let only = match (catalog.only_server(), of_servers.as_slice()) {
+        (Some(_), [only]) => Some(*only),
+        (Some(_), _) | (None, _) => None,
     };
-    // Copied literally, so that capabilities which this gateway does not know yet still reach the host.
-    let of_servers = providers.capabilities();
-    if let [only] = of_servers.as_slice()
-        && grant.includes(server.as_str())
-        && let Ok(json) = Json::validate(only.as_bytes(), Strictness::Envelope)
-    {
-        let others = json
-            .members()
-            .filter(|(key, _)| !OWN.iter().any(|own| key.as_str().as_deref() == Some(own)));
-        members.extend(others.map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text())));
+    let mut members = own(only);
+    match (only, catalog.only_server()) {
+        // Copied literally, so that capabilities which this gateway does not know yet still reach the host.
+        (Some(only), _) => {
+            let is_ours = |key: &str| {
+                OWN.contains(&key) || key == EXTENSIONS || (key == TASKS && era == Era::Stateless)
+            };
+            let others = only.members();
+            let others = others.filter(|(key, _)| !key.as_str().is_some_and(|key| is_ours(&key)));
+            let others =
+                others.map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text()));
+            members.extend(others);
+        }
+        (None, Some(_)) => {}
+        (None, None) => members.extend(offered(catalog.offers(grant), era)),
     }
+    members.extend(extensions(&of_servers, era));
     format!("{{{}}}", members.join(","))
+}
+
+/// The capabilities that the gateway always has, with what a single server declares beside them.
+fn own(only: Option<Json<'_>>) -> Vec<String> {
+    let member = |key: &str, always: &str| {
+        let declared = only.and_then(|only| only.get(key)).into_iter();
+        let others = declared.flat_map(Json::members);
+        let others = others.filter(|(name, _)| name.as_str().as_deref() != Some(LIST_CHANGED));
+        let others = others.map(|(name, value)| format!("{}:{}", name.as_text(), value.as_text()));
+        let all: Vec<String> = [always.to_owned()]
+            .into_iter()
+            .filter(|own| !own.is_empty())
+            .chain(others)
+            .collect();
+        format!(r#""{key}":{{{}}}"#, all.join(","))
+    };
+    let lists_change = format!(r#""{LIST_CHANGED}":true"#);
+    vec![member("tools", &lists_change), member("logging", "")]
+}
+
+/// The union of the servers' extensions. Servers that differ in the settings of one leave it without settings.
+fn extensions(of_servers: &[Json<'_>], era: Era) -> Option<String> {
+    let declared = of_servers.iter().filter_map(|one| one.get(EXTENSIONS));
+    let mut all: Vec<(&str, &str)> = Vec::new();
+    for (key, settings) in declared.flat_map(Json::members) {
+        // Tasks of 2026-07-28 have no form in the handshake versions.
+        if era == Era::Handshake && key.as_str().as_deref() == Some(TASKS_EXTENSION) {
+            continue;
+        }
+        let (key, settings) = (key.as_text(), settings.as_text());
+        match all.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) if *known != settings => *known = "{}",
+            Some(_) => {}
+            None => all.push((key, settings)),
+        }
+    }
+    let members: Vec<String> = all
+        .iter()
+        .map(|(key, settings)| format!("{key}:{settings}"))
+        .collect();
+    (!members.is_empty()).then(|| format!(r#""{EXTENSIONS}":{{{}}}"#, members.join(",")))
 }
 
 /// The capabilities merged from several servers.

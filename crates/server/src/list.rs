@@ -82,7 +82,6 @@ pub(crate) async fn list(
 ) -> Result<Bytes, RpcError> {
     let page = requested_page(request)?;
     let providers = &**gateway.path.providers();
-    providers.first_connect(None).await;
     let basis = Basis {
         catalog: providers.catalog(),
         policy: providers.policy(),

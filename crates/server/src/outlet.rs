@@ -38,6 +38,10 @@ impl Caller for Outlet {
         let _ = self.messages.try_send(Bytes::new());
     }
 
+    fn cancel_reason(&self, request: &Id) -> Option<String> {
+        self.asks.cancel_reason(request)
+    }
+
     fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
         Box::pin(async move {
             let (id, reply) = self.asks.register();

@@ -10,7 +10,7 @@ use callgate_call::{Caller, TraceContext};
 use callgate_gate::{CallerIdentity, Door, Host, View};
 use callgate_wire::{
     Admission, Era, Frame, Handshake, Id, ProtocolVersion, RpcError, SessionState, methods,
-    stateless::{Claims, is_removed},
+    stateless::{Claims, TASKS_EXTENSION, declares_extension, is_removed, missing_extension},
 };
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -105,9 +105,7 @@ impl Session {
         let admission = self.state().on_request(&request);
         match admission {
             Err(error) => Answering::at_once(&id, Err(error)),
-            Ok(Admission::Initialize(version)) => {
-                Answering::at_once(&id, Ok(self.introduce(version, context.view)))
-            }
+            Ok(Admission::Initialize(version)) => self.introduce(id, version, context.view),
             Ok(Admission::Answer) => match (request.method(), self.host().cloned()) {
                 (Some(methods::PING), _) | (_, None) => {
                     Answering::at_once(&id, Ok("{}".to_owned()))
@@ -172,6 +170,9 @@ impl Session {
                     providers.first_connect(None).await;
                     Ok(discovery(&*providers, &grant, view))
                 })
+            }
+            methods::LISTEN if wants_tasks(&request, &host) => {
+                Answering::at_once(&id, Err(missing_extension(TASKS_EXTENSION)))
             }
             methods::LISTEN => self.listen(id, host, request, context.caller),
             _ => self.serve(id, host, request, context),
@@ -261,6 +262,10 @@ impl Session {
     fn cancel(&self, notification: &Frame) {
         let id = notification.param("requestId").and_then(Id::from_json);
         let Some(id) = id else { return };
+        let reason = notification.param("reason");
+        if let Some(reason) = reason.and_then(|reason| reason.as_str()) {
+            self.asks.note_cancel(&id, &reason);
+        }
         // A subscription is not a call, so the registry does not know its id.
         match self.listening().remove(&id) {
             Some(listening) => listening.cancel(),
@@ -284,17 +289,18 @@ impl Session {
         providers.catalog().only_server().is_none()
     }
 
-    fn introduce(&self, version: ProtocolVersion, view: View) -> String {
+    /// The answer to `initialize`. The session knows its host at once.
+    fn introduce(&self, id: Id, version: ProtocolVersion, view: View) -> Answering {
         if let Some(handshake) = self.state().handshake() {
             // The session state refuses a second `initialize`, so the cell is still empty.
             let _ = self.host.set(Arc::new(self.read_host(handshake)));
         }
-        introduction(
-            &**self.gateway.path.providers(),
-            version,
-            &self.principal.grant,
-            view,
-        )
+        let providers = self.gateway.path.providers().clone();
+        let grant = self.principal.grant.clone();
+        Answering::own(Era::Handshake, id, methods::INITIALIZE, async move {
+            providers.introduced().await;
+            Ok(introduction(&*providers, version, &grant, view))
+        })
     }
 
     fn read_host(&self, handshake: &Handshake) -> Host {
@@ -347,6 +353,14 @@ impl Session {
     fn state(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a host that does not declare tasks subscribes to some.
+fn wants_tasks(request: &Frame, host: &Host) -> bool {
+    let wanted = request.param("notifications");
+    let tasks = wanted.and_then(|wanted| wanted.get("taskIds"));
+    tasks.is_some_and(|tasks| tasks.elements().next().is_some())
+        && !declares_extension(&host.capabilities, TASKS_EXTENSION)
 }
 
 /// The context of a request that its frame does not contain.

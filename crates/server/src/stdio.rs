@@ -9,7 +9,8 @@ use bytes::{Bytes, BytesMut};
 use callgate_call::Caller;
 use callgate_gate::{Door, Role, Source, Transport, View};
 use callgate_wire::{
-    Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, RpcError, Strictness, message, methods,
+    Cut, Frame, FrameError, FrameKind, LineCutter, Pieces, Rejected, RpcError, Strictness, message,
+    methods,
 };
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -157,10 +158,10 @@ impl HostConnection {
             while let Some(cut) = cutter.cut() {
                 match cut {
                     Cut::Line(line) => self.line(line).await,
-                    Cut::TooLong { .. } => {
+                    Cut::TooLong(ends) => {
                         let text = "the frame is over the limit (`limits.frame_mib`)";
-                        self.refuse(&RpcError::new(RpcError::INVALID_REQUEST, text))
-                            .await;
+                        let error = RpcError::new(RpcError::INVALID_REQUEST, text);
+                        self.refuse(&error, &ends.rejected()).await;
                     }
                 }
             }
@@ -176,7 +177,10 @@ impl HostConnection {
         match Frame::parse(line.clone(), Strictness::Full) {
             Ok(frame) => self.frame(frame),
             Err(FrameError::Batch) => self.batch(line).await,
-            Err(error) => self.refuse(&error.to_rpc()).await,
+            Err(error) => {
+                let rejected = Rejected::of(&line);
+                self.refuse(&error.to_rpc(), &rejected).await;
+            }
         }
     }
 
@@ -288,7 +292,10 @@ impl HostConnection {
     async fn batch(&self, line: Bytes) {
         let messages = match batch::parse(&self.session, line) {
             Ok(messages) => messages,
-            Err(error) => return self.refuse(&error.to_rpc()).await,
+            Err(error) => {
+                let rejected = Rejected::default();
+                return self.refuse(&error.to_rpc(), &rejected).await;
+            }
         };
         let connection = self.clone();
         self.tasks.spawn(async move {
@@ -311,9 +318,10 @@ impl HostConnection {
         }
     }
 
-    async fn refuse(&self, error: &RpcError) {
+    async fn refuse(&self, error: &RpcError, rejected: &Rejected) {
         self.gateway.frame_error(Transport::Stdio, &error.message);
-        let _ = self.messages.send(message::error(None, error)).await;
+        let answer = message::error(rejected.answered_id(), error);
+        let _ = self.messages.send(answer).await;
     }
 }
 

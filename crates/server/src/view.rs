@@ -140,6 +140,8 @@ pub(crate) async fn list(
     wanted: ListKind,
     request: &Frame,
 ) -> Result<Bytes, RpcError> {
+    gateway.path.providers().first_connect(None).await;
+    gateway.path.providers().ready_for(host).await;
     let own = match (view, wanted) {
         // Scripts and search results hold tools only; prompts and resources have no other way to be found.
         (View::Direct, _) | (View::Search | View::Code, ListKind::Items(_)) => {

@@ -3,6 +3,8 @@
 //! Bodies stream both ways untouched. `Host` and `Origin` are rewritten only where they name the
 //! proxy itself; a wrong one is passed on, since refusing it is the job of the server behind.
 
+mod renaming;
+
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread;
@@ -16,6 +18,16 @@ pub struct BearerProxy {
 impl BearerProxy {
     /// Starts forwarding to `upstream` with that token.
     pub fn start(upstream: SocketAddr, token: &str) -> io::Result<Self> {
+        Self::start_with(upstream, token, None)
+    }
+
+    /// The same for a client that knows one of several servers by the bare names of its tools and prompts, which the
+    /// upstream shows with this prefix.
+    pub fn start_renaming(upstream: SocketAddr, token: &str, prefix: &str) -> io::Result<Self> {
+        Self::start_with(upstream, token, Some(prefix.to_owned()))
+    }
+
+    fn start_with(upstream: SocketAddr, token: &str, prefix: Option<String>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let token = token.to_owned();
@@ -26,7 +38,11 @@ impl BearerProxy {
                     upstream,
                     token: token.clone(),
                 };
-                thread::spawn(move || route.forward(client));
+                let prefix = prefix.clone();
+                thread::spawn(move || match prefix {
+                    Some(prefix) => renaming::forward(&route, client, &prefix),
+                    None => route.forward(client),
+                });
             }
         });
         Ok(Self { address })

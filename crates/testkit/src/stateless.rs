@@ -27,6 +27,7 @@ impl StatelessHost {
         let name = match method {
             "tools/call" | "prompts/get" => frame.param("name"),
             "resources/read" => frame.param("uri"),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => frame.param("taskId"),
             _ => None,
         };
         let name = name.and_then(|raw| serde_json::from_str::<String>(raw).ok());

@@ -245,7 +245,7 @@ impl Connection {
         drop(waiting);
         match ended {
             Ok(ended) => self.reply_of(ended, &watch),
-            Err(failure) => Err(self.abandon(id, &sent, failure)),
+            Err(failure) => Err(self.abandon(id, &sent, (&on_behalf, failure))),
         }
     }
 
@@ -257,7 +257,8 @@ impl Connection {
         exchange: &Exchange,
         makes_task: Option<Arc<TaskMaker>>,
     ) -> (Message, Arc<OnBehalf>) {
-        let host = Arc::clone(&recorded.call().attempt.host);
+        let attempt = &recorded.call().attempt;
+        let (host, request) = (Arc::clone(&attempt.host), attempt.frame.id().cloned());
         let reader = Reader {
             era: self.era(),
             trace: exchange.trace.as_ref(),
@@ -267,6 +268,7 @@ impl Connection {
         let on_behalf = OnBehalf {
             caller: exchange.caller.clone(),
             host,
+            request,
             progress_token,
             clock: StoppedClock::default(),
             makes_task,
@@ -283,6 +285,10 @@ impl Connection {
             Ended::TooLarge => Err(Failure::TooLarge {
                 server: self.inner.server.clone(),
             }),
+            Ended::Unreadable(detail) => Err(Failure::Unreadable {
+                server: self.inner.server.clone(),
+                detail,
+            }),
             Ended::Gone => {
                 Err(watch.unavailable(Effect::Unknown, "the server disconnected during the call"))
             }
@@ -291,12 +297,12 @@ impl Connection {
     }
 
     /// Withdraws a cancelled or timed-out call if it is still queued, or sends the server a cancellation.
-    fn abandon(&self, id: u64, sent: &Sent, failure: Failure) -> Failure {
+    fn abandon(&self, id: u64, sent: &Sent, (on_behalf, failure): (&OnBehalf, Failure)) -> Failure {
         if sent.withdraw() {
             // The message was still queued: the server never sees it, so the call had no effect.
             return failure.not_sent();
         }
-        let reason = failure.to_string();
+        let reason = on_behalf.reason(&failure);
         let what = Housekeeping::Cancelled {
             id,
             reason: &reason,
@@ -381,6 +387,10 @@ impl Connection {
             match sent.reply(reply).await {
                 Ended::Reply(frame) => Ok(frame),
                 Ended::TooLarge => Err(HousekeepingError::TooLarge { method }),
+                Ended::Unreadable(detail) => Err(HousekeepingError::Lost {
+                    status: None,
+                    detail,
+                }),
                 Ended::Lost { status, detail, .. } => {
                     Err(HousekeepingError::Lost { status, detail })
                 }

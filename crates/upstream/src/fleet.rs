@@ -16,7 +16,8 @@ use std::{
 
 use arc_swap::ArcSwap;
 use callgate_call::{
-    Announcement, Audience, Events, Failure, LocalProvider, Provider, Providers, Reply, Resident,
+    Announcement, Audience, Events, Failure, Links, LocalProvider, Provider, Providers, Reply,
+    Resident,
 };
 use callgate_gate::{
     CallerIdentity, Catalog, Host, Naming, Policy, Prefix, Reference, ServerName,
@@ -36,7 +37,7 @@ use crate::{
     levels::Levels,
     outgoing::Housekeeping,
     roster::{Changes, Roster},
-    server::{Server, ServerParts, State},
+    server::{Server, ServerParts},
     subscriptions::Subscriptions,
     supplies::Supplies,
     tasks::TaskOwners,
@@ -57,7 +58,7 @@ pub struct Fleet {
     supplies: ArcSwap<Supplies>,
     profile: Profile,
     recorder: Recorder,
-    catalog: ArcSwap<Catalog>,
+    links: Arc<Links>,
     policy: ArcSwap<Policy>,
     pins: ArcSwap<Pins>,
     /// The quarantined tools that were last reported, with the reasons: each is reported once.
@@ -73,6 +74,8 @@ pub struct Fleet {
     events: Events,
     /// Whether hosts could already have lists when the configuration last changed.
     answered: AtomicBool,
+    /// Whether hosts can have lists of the current catalog.
+    published: AtomicBool,
     started: Instant,
     shutdown: CancellationToken,
     tasks: TaskTracker,
@@ -133,7 +136,7 @@ impl Fleet {
             supplies: ArcSwap::from_pointee(Supplies::new(options, &recorder)),
             profile,
             recorder,
-            catalog: ArcSwap::default(),
+            links: Arc::default(),
             policy: ArcSwap::from_pointee(policy),
             pins: ArcSwap::from_pointee(pins),
             reported_quarantine: Mutex::default(),
@@ -146,6 +149,7 @@ impl Fleet {
             rebuilds,
             events,
             answered: AtomicBool::new(false),
+            published: AtomicBool::new(false),
             started: Instant::now(),
             shutdown: CancellationToken::new(),
             tasks: TaskTracker::new(),
@@ -299,30 +303,11 @@ impl Fleet {
         self.tasks.close();
         self.tasks.wait().await;
     }
-
-    /// The status of each server, in configuration order.
-    pub fn reports(&self) -> Vec<ServerReport> {
-        let report = |server: &Arc<Server>| {
-            let state = server.state.borrow();
-            let tools = state.tools.as_deref().unwrap_or_default();
-            ServerReport {
-                name: server.spec.name.clone(),
-                transport: server.spec.launch.transport(),
-                enabled: server.spec.launch.is_enabled(),
-                status: state.status,
-                reason: state.reason.clone(),
-                tools: tools.len(),
-                unannotated_tools: tools.iter().filter(|tool| tool.hints.is_silent()).count(),
-                pid: state.pid,
-            }
-        };
-        self.roster.active().iter().map(report).collect()
-    }
 }
 
 impl Providers for Fleet {
     fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.load_full()
+        self.links.catalog().load_full()
     }
 
     fn policy(&self) -> Arc<Policy> {
@@ -330,17 +315,15 @@ impl Providers for Fleet {
     }
 
     fn first_connect<'a>(&'a self, server: Option<&'a ServerName>) -> BoxFuture<'a, ()> {
-        Box::pin(async move {
-            let deadline = self.list_deadline();
-            let is_requested =
-                |one: &&Arc<Server>| server.is_none_or(|name| one.spec.name == *name);
-            for server in self.roster.active().iter().filter(is_requested) {
-                let mut state = server.state.subscribe();
-                let settled = state.wait_for(State::can_list);
-                // A server that is late joins the catalog when it connects, and hosts are notified then.
-                let _ = tokio::time::timeout_at(deadline, settled).await;
-            }
-        })
+        Box::pin(self.wait_for_first_connect(server))
+    }
+
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.wait_for_introductions())
+    }
+
+    fn ready_for<'a>(&'a self, host: &'a Host) -> BoxFuture<'a, ()> {
+        Box::pin(self.let_take_over(host))
     }
 
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>> {
@@ -380,6 +363,10 @@ impl Providers for Fleet {
         Box::pin(async move { self.found(server)?.tasks(host, cursor).await })
     }
 
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
     fn owns_task(&self, identity: &CallerIdentity, server: &ServerName, task: &str) -> bool {
         self.task_owners.owns(&identity.owner(), server, task)
     }
@@ -401,12 +388,12 @@ impl Providers for Fleet {
         self.announce.subscribe()
     }
 
-    fn capabilities(&self) -> Vec<String> {
-        self.roster
-            .active()
-            .iter()
-            .filter_map(|server| server.state.borrow().capabilities.clone())
-            .collect()
+    fn capabilities(&self) -> Vec<(ServerName, String)> {
+        let one = |server: &Arc<Server>| {
+            let capabilities = server.state.borrow().capabilities.clone()?;
+            Some((server.spec.name.clone(), capabilities))
+        };
+        self.roster.active().iter().filter_map(one).collect()
     }
 
     fn instructions(&self) -> Vec<(ServerName, String)> {

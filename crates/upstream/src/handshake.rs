@@ -2,7 +2,7 @@
 
 use std::{str::FromStr, time::Duration};
 
-use callgate_wire::{Frame, Json, ProtocolVersion, RpcError, methods};
+use callgate_wire::{Frame, Json, ProtocolVersion, RpcError, bridge, methods};
 
 use crate::{
     Profile,
@@ -52,7 +52,8 @@ pub(crate) async fn initialize(
 ) -> Result<Introduction, HandshakeError> {
     let what = Housekeeping::Initialize {
         client_info: &profile.client_info,
-        capabilities: &profile.capabilities,
+        // A server that is introduced to this way has no tasks of 2026-07-28.
+        capabilities: &bridge::without_tasks(&profile.capabilities),
     };
     let reply = connection
         .request(methods::INITIALIZE, &what, INITIALIZE_DEADLINE)

@@ -12,7 +12,7 @@ use callgate_call::{
 };
 use callgate_gate::ServerName;
 use callgate_wire::{
-    Era, Frame, FrameKind, Id, RpcError, Strictness, methods, quote,
+    Era, Frame, FrameKind, Id, Rejected, RpcError, Strictness, methods, quote,
     stateless::SUBSCRIPTION_ID_META,
 };
 use tokio::sync::broadcast;
@@ -85,12 +85,26 @@ impl Inbound {
     }
 
     /// Handles a message of the server; `during` is the call that it came with, if the transport shows that.
-    /// An invalid frame is reported and skipped.
+    /// An invalid frame is reported. If it is recognisable as a reply it ends its request, and if as a request it is refused.
     pub(crate) async fn message(&self, message: Bytes, during: Option<u64>) {
         // Envelope only: a reply passes byte for byte, and a strict scan would drop results that hosts accept.
-        match Frame::parse(message, Strictness::Envelope) {
+        match Frame::parse(message.clone(), Strictness::Envelope) {
             Ok(frame) => self.take(frame, during).await,
-            Err(error) => self.bad_frame(&error.to_string()),
+            Err(error) => {
+                let ended = Ended::Unreadable(error.to_string());
+                Box::pin(self.reject(&Rejected::of(&message), &error.to_rpc(), ended)).await;
+            }
+        }
+    }
+
+    /// Reports a frame, and ends what it belongs to: its call would otherwise wait for its deadline.
+    async fn reject(&self, rejected: &Rejected, error: &RpcError, ended: Ended) {
+        self.bad_frame(&error.message);
+        if let Some(id) = rejected.answered_id() {
+            let refused = Housekeeping::NoAnswer { id, error };
+            self.send(Message::housekeeping(&refused, 0)).await;
+        } else if let Some(id) = rejected.id.as_ref().and_then(Id::as_u64) {
+            self.pending.resolve(id, ended);
         }
     }
 
@@ -223,6 +237,8 @@ impl Inbound {
             Some(methods::CANCELLED) => self.cancelled(&frame),
             Some(methods::ACKNOWLEDGED) => {}
             Some(methods::TASK_STATUS) => self.task_status(frame),
+            // The gateway subscribes to no tasks: hosts ask for their state.
+            Some(methods::TASK_STATE) => {}
             // A notification of a subscription belongs to no call.
             Some(method) if frame.meta(SUBSCRIPTION_ID_META).is_some() => {
                 if self.wiring.passes_all || passes(method) {
@@ -360,12 +376,9 @@ impl Inbound {
         });
     }
 
-    pub(crate) fn too_long(&self, head: &[u8], tail: &[u8]) {
-        self.bad_frame("a line exceeds the frame limit");
-        // Otherwise the call would wait for its deadline although its reply has arrived.
-        if let Some(id) = id_of_overlong(head, tail) {
-            self.pending.resolve(id, Ended::TooLarge);
-        }
+    pub(crate) async fn too_long(&self, rejected: &Rejected) {
+        let error = RpcError::new(RpcError::INVALID_REQUEST, "a line exceeds the frame limit");
+        self.reject(rejected, &error, Ended::TooLarge).await;
     }
 
     fn bad_frame(&self, error: &str) {
@@ -391,29 +404,6 @@ fn refusal(id: &Id, code: i64, why: &str) -> Message {
     Message::housekeeping(&Housekeeping::NoAnswer { id, error: &error }, 0)
 }
 
-/// The id of a reply whose middle was dropped: servers write the id first or last.
-fn id_of_overlong(head: &[u8], tail: &[u8]) -> Option<u64> {
-    let number = |text: &str| {
-        let digits: String = text
-            .trim_start()
-            .chars()
-            .take_while(char::is_ascii_digit)
-            .collect();
-        digits.parse().ok()
-    };
-    let (head, tail) = (String::from_utf8_lossy(head), String::from_utf8_lossy(tail));
-    let first = head
-        .split_once("\"id\":")
-        .filter(|(before, _)| !before.contains("result"));
-    let last = || {
-        tail.rsplit_once("\"id\":")
-            .filter(|(_, after)| after.trim_end().ends_with('}'))
-    };
-    first
-        .and_then(|(_, after)| number(after))
-        .or_else(|| last().and_then(|(_, after)| number(after)))
-}
-
 /// A notification without the id of our own subscription.
 fn untagged(frame: Frame) -> Frame {
     if frame.meta(SUBSCRIPTION_ID_META).is_none() {
@@ -421,26 +411,4 @@ fn untagged(frame: Frame) -> Frame {
     }
     let plain = frame.edit().remove_meta(|key| key == SUBSCRIPTION_ID_META);
     Frame::parse(plain.finish(), Strictness::Envelope).unwrap_or(frame)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_id_of_an_overlong_reply_is_found_at_its_head_or_tail() {
-        let at = |head: &str, tail: &str| id_of_overlong(head.as_bytes(), tail.as_bytes());
-        assert_eq!(
-            at(r#"{"jsonrpc":"2.0","id":7,"result":{"x":"aaa"#, r#"aaa"}}"#),
-            Some(7)
-        );
-        assert_eq!(
-            at(
-                r#"{"result":{"id":1,"x":"aaa"#,
-                r#"aaa"},"jsonrpc":"2.0","id":8}"#
-            ),
-            Some(8)
-        );
-        assert_eq!(at(r#"{"result":{"x":"aaa"#, r#"aaa"}}"#), None);
-    }
 }

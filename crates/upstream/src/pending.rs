@@ -5,10 +5,10 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use callgate_call::Caller;
+use callgate_call::{Caller, Failure};
 use callgate_gate::Host;
 use callgate_record::Effect;
-use callgate_wire::{Era, Frame};
+use callgate_wire::{Era, Frame, Id};
 use foldhash::HashMap;
 use tokio::sync::oneshot;
 
@@ -21,6 +21,8 @@ pub(crate) enum Ended {
     Reply(Frame),
     /// The reply exceeded the frame limit and was dropped.
     TooLarge,
+    /// The reply is not a valid message, for this reason.
+    Unreadable(String),
     /// The transport refused the request or broke.
     Lost {
         /// What is known about its effect.
@@ -39,6 +41,8 @@ pub(crate) enum Ended {
 pub(crate) struct OnBehalf {
     pub(crate) caller: Arc<dyn Caller>,
     pub(crate) host: Arc<Host>,
+    /// The host's own id of its request.
+    pub(crate) request: Option<Id>,
     /// The host's own progress token, raw.
     pub(crate) progress_token: Option<String>,
     /// Paused while questions to the host are open.
@@ -48,6 +52,23 @@ pub(crate) struct OnBehalf {
 }
 
 impl OnBehalf {
+    /// Why the call is given up, for the server.
+    pub(crate) fn reason(&self, failure: &Failure) -> String {
+        let said = match failure {
+            Failure::Cancelled { .. } => {
+                let request = self.request.as_ref();
+                request.and_then(|request| self.caller.cancel_reason(request))
+            }
+            Failure::Unavailable { .. }
+            | Failure::TimedOut { .. }
+            | Failure::TooLarge { .. }
+            | Failure::Unreadable { .. }
+            | Failure::UnknownState
+            | Failure::Broken => None,
+        };
+        said.unwrap_or_else(|| failure.to_string())
+    }
+
     fn session(&self) -> &str {
         &self.host.identity.session
     }

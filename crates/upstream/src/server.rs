@@ -18,7 +18,10 @@ use std::{
 use callgate_call::{Events, Exchange, Failure, Provider, Reply};
 use callgate_gate::{Call, Host, Listing, Permit, Target};
 use callgate_record::{Effect, Recorded, Recorder};
-use callgate_wire::{Era, Json, Strictness};
+use callgate_wire::{
+    Era, Json, Strictness,
+    stateless::{TASKS_EXTENSION, declares_extension},
+};
 use futures_util::future::BoxFuture;
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
@@ -298,7 +301,7 @@ impl Server {
         // A timeout is not an error here: a missing primary is reported below, with its reason.
         drop(waited);
         if host.era == Era::Handshake {
-            self.adopted(host).await;
+            self.adopted(&Profile::of(host)).await;
         }
         let era = self.era_for(host).await;
         let how = match purpose {
@@ -352,8 +355,13 @@ impl Server {
 
     /// Where the reply to a call will carry task ids, and who will own those tasks.
     fn task_ids_in_reply(&self, call: &Call) -> Option<(TaskIdLocation, Arc<TaskMaker>)> {
-        // Tool calls are inspected only if the server declares tasks for them: this is the hot path.
-        if matches!(call.target, Target::Tool(_)) && !self.has_tasks.load(Ordering::Relaxed) {
+        // Tool calls are inspected only if they can become tasks: this is the hot path.
+        let host = &call.attempt.host;
+        let may_become_task = || match host.era {
+            Era::Handshake => self.has_tasks.load(Ordering::Relaxed),
+            Era::Stateless => declares_extension(&host.capabilities, TASKS_EXTENSION),
+        };
+        if matches!(call.target, Target::Tool(_)) && !may_become_task() {
             return None;
         }
         let carried = TaskIdLocation::by_reply_to(call)?;
@@ -397,7 +405,9 @@ impl Provider for Server {
             let carried = self.task_ids_in_reply(call.call());
             // A new task needs an owner before the server's next message is read, so the connection notes it.
             let makes_task = match &carried {
-                Some((TaskIdLocation::Created, maker)) => Some(maker.clone()),
+                Some((TaskIdLocation::Created | TaskIdLocation::Decided, maker)) => {
+                    Some(maker.clone())
+                }
                 Some((
                     TaskIdLocation::Task | TaskIdLocation::Related | TaskIdLocation::Listed,
                     _,

@@ -20,6 +20,8 @@ pub struct FleetOptions {
     pub pin_store: Option<PinStoreHandle>,
     /// How long a first list or call waits for servers that are still connecting.
     pub connect_wait: Duration,
+    /// How long the answer to `initialize` waits for servers that were never connected before.
+    pub initialize_wait: Duration,
     /// Longest pause between two attempts to reach a server.
     pub reconnect_cap: Duration,
     /// How long a server that is down stays listed.

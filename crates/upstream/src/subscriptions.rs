@@ -79,24 +79,26 @@ impl Subscriptions {
     pub(crate) fn of(&self, profile: &Profile, uri: &str) -> Vec<(String, Vec<String>)> {
         let table = self.lock();
         let here = |followed: &&SubscribedResource| followed.is_over(profile);
-        let mut heard: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let mut heard: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for followed in table.keys().filter(here).filter(|f| f.uri == uri) {
             for (session, spelled) in &table[followed] {
-                heard.entry(spelled).or_default().push(session.clone());
+                let sessions = heard.entry(spelled.clone()).or_default();
+                sessions.push(session.clone());
             }
         }
         // A server may report a sub-resource of the one that is subscribed to.
         if heard.is_empty() {
             let parts = |followed: &&SubscribedResource| uri.starts_with(&followed.uri);
             for followed in table.keys().filter(here).filter(parts) {
-                let sessions = heard.entry(uri).or_default();
-                sessions.extend(table[followed].keys().cloned());
+                for (session, spelled) in &table[followed] {
+                    // A host that names the server with the resource gets its part in the same way.
+                    let prefix = spelled.strip_suffix(&followed.uri).unwrap_or_default();
+                    let sessions = heard.entry(format!("{prefix}{uri}")).or_default();
+                    sessions.push(session.clone());
+                }
             }
         }
-        heard
-            .into_iter()
-            .map(|(spelled, sessions)| (spelled.to_owned(), sessions))
-            .collect()
+        heard.into_iter().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<SubscribedResource, Sessions>> {
@@ -181,10 +183,13 @@ mod tests {
             [heard("callgate://s/u://x", "2"), heard("u://x", "1")]
         );
         assert_eq!(subscriptions.of(&over, "u://other"), []);
-        let [(spelled, sessions)] = &subscriptions.of(&over, "u://x/part")[..] else {
-            panic!("a part of what is followed is heard of");
-        };
-        assert_eq!((spelled.as_str(), sessions.len()), ("u://x/part", 2));
+        assert_eq!(
+            subscriptions.of(&over, "u://x/part"),
+            [
+                heard("callgate://s/u://x/part", "2"),
+                heard("u://x/part", "1")
+            ]
+        );
         let other = Profile::of(&host("4", r#"{"roots":{}}"#));
         assert_eq!(subscriptions.of(&other, "u://x"), []);
     }

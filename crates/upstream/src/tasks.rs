@@ -1,4 +1,4 @@
-//! Tasks of 2025-11-25. Two servers may use the same id, so hosts see each task under an id that names its
+//! Tasks of 2025-11-25, and those of the extension of 2026-07-28. Two servers may use the same id, so hosts see each task under an id that names its
 //! server. In messages only these ids are changed.
 //!
 //! A task belongs to the token whose call made it ([`TaskOwners`]). To all others it does not exist.
@@ -7,7 +7,10 @@ mod owners;
 
 use callgate_call::Reply;
 use callgate_gate::{Call, ServerName, Target, shown_task};
-use callgate_wire::{Edit, Frame, Strictness, methods, quote};
+use callgate_wire::{
+    Edit, Era, Frame, Strictness, methods, quote,
+    stateless::{RESULT_TYPE, TASK},
+};
 
 pub(crate) use owners::{TaskMaker, TaskOwners};
 
@@ -21,6 +24,8 @@ const RELATED: &str = "io.modelcontextprotocol/related-task";
 pub(crate) enum TaskIdLocation {
     /// In the task that the call created.
     Created,
+    /// In the result itself, if that is a task: the server decides whether to make one.
+    Decided,
     /// In the requested task.
     Task,
     /// In the reply's `_meta`.
@@ -33,7 +38,10 @@ impl TaskIdLocation {
     /// `None` for calls that have nothing to do with tasks.
     pub(crate) fn by_reply_to(call: &Call) -> Option<Self> {
         match &call.target {
-            Target::Tool(_) => call.attempt.frame.param("task").map(|_| Self::Created),
+            Target::Tool(_) => match call.attempt.host.era {
+                Era::Handshake => call.attempt.frame.param("task").map(|_| Self::Created),
+                Era::Stateless => Some(Self::Decided),
+            },
             Target::Method { method, .. } => match method.as_str() {
                 methods::TASKS_RESULT => Some(Self::Related),
                 methods::TASKS_LIST => Some(Self::Listed),
@@ -45,6 +53,9 @@ impl TaskIdLocation {
 
     /// The reply with the ids that hosts see.
     pub(crate) fn shown(self, reply: Reply, server: &ServerName) -> Reply {
+        if self == Self::Decided && !is_task(&reply.frame) {
+            return reply;
+        }
         let Reply { frame, era } = reply;
         let edit = related(frame.edit(), &frame, server);
         let edit = match self {
@@ -59,10 +70,12 @@ impl TaskIdLocation {
                     None => edit,
                 }
             }
-            Self::Task => match frame.result_member("taskId").and_then(|id| id.as_str()) {
-                Some(id) => edit.set_result_member("taskId", &quote(&shown_task(server, &id))),
-                None => edit,
-            },
+            Self::Task | Self::Decided => {
+                match frame.result_member("taskId").and_then(|id| id.as_str()) {
+                    Some(id) => edit.set_result_member("taskId", &quote(&shown_task(server, &id))),
+                    None => edit,
+                }
+            }
             // The door merges the lists of several servers, and translates their ids there.
             Self::Related | Self::Listed => edit,
         };
@@ -73,7 +86,7 @@ impl TaskIdLocation {
     /// The reply of a single server, whose ids stay as they are; a list is reduced to the caller's own tasks.
     pub(crate) fn own(self, reply: Reply, maker: &TaskMaker) -> Reply {
         match self {
-            Self::Created | Self::Task | Self::Related => reply,
+            Self::Created | Self::Decided | Self::Task | Self::Related => reply,
             Self::Listed => {
                 let Reply { frame, era } = reply;
                 let Some(tasks) = frame.result_member("tasks") else {
@@ -92,6 +105,12 @@ impl TaskIdLocation {
             }
         }
     }
+}
+
+/// Whether a result is a task in place of what was requested.
+fn is_task(reply: &Frame) -> bool {
+    let kind = reply.result_member(RESULT_TYPE);
+    kind.is_some_and(|kind| kind.as_str().as_deref() == Some(TASK))
 }
 
 /// A server's message about a task with the ids that hosts see: a status notification, or any message
@@ -140,8 +159,6 @@ fn parsed(edit: Edit<'_>, frame: &Frame) -> Frame {
 
 #[cfg(test)]
 mod tests {
-    use callgate_wire::Era;
-
     use super::*;
 
     fn frame(text: &str) -> Frame {
@@ -161,6 +178,16 @@ mod tests {
                 TaskIdLocation::Task,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"\u0074","status":"working"}}"#,
                 r#"{"jsonrpc":"2.0","id":1,"result":{"taskId":"s:t","status":"working"}}"#,
+            ),
+            (
+                TaskIdLocation::Decided,
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"t","ttlMs":1.0}}"#,
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"task","taskId":"s:t","ttlMs":1.0}}"#,
+            ),
+            (
+                TaskIdLocation::Decided,
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","taskId":"t"}}"#,
+                r#"{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","taskId":"t"}}"#,
             ),
             (
                 TaskIdLocation::Related,

@@ -1,14 +1,18 @@
 //! Converts messages between the two protocol eras: members that have to be added, removed or replaced.
 //! Everything else stays byte for byte.
 
+use std::borrow::Cow;
+
 use crate::edit::Edit;
 use crate::escape::quote;
 use crate::frame::Frame;
 use crate::json::Json;
 use crate::message::{RpcError, methods};
+use crate::scan::Strictness;
 use crate::stateless::{
-    CLIENT_CAPABILITIES_META, CLIENT_INFO_META, COMPLETE, INPUT_REQUIRED, INPUT_RESPONSES,
-    REQUEST_META, REQUEST_STATE, RESULT_TYPE, SERVER_INFO_META, is_cacheable,
+    CLIENT_CAPABILITIES_META, CLIENT_INFO_META, COMPLETE, EXTENSIONS, INPUT_REQUIRED,
+    INPUT_RESPONSES, REQUEST_META, REQUEST_STATE, RESULT_TYPE, SERVER_INFO_META, TASKS_EXTENSION,
+    declares_extension, is_cacheable,
 };
 use crate::{era::PROTOCOL_VERSION_META, version::ProtocolVersion};
 
@@ -133,9 +137,33 @@ pub fn request_for_stateless<'f>(
     client_info: &str,
 ) -> Edit<'f> {
     let version = quote(ProtocolVersion::V2026_07_28.as_str());
+    let capabilities = &without_tasks(capabilities);
     edit.meta(PROTOCOL_VERSION_META, &version)
         .meta(CLIENT_CAPABILITIES_META, capabilities)
         .meta(CLIENT_INFO_META, client_info)
+}
+
+/// A host's capabilities without tasks of 2026-07-28, for a server that the host does not speak with in that era: the
+/// host could not ask for the result of a task.
+pub fn without_tasks(capabilities: &str) -> Cow<'_, str> {
+    if !declares_extension(capabilities, TASKS_EXTENSION) {
+        return capabilities.into();
+    }
+    let Ok(declared) = Json::validate(capabilities.as_bytes(), Strictness::Envelope) else {
+        return capabilities.into();
+    };
+    let without = |object: Json<'_>, left_out: &str| {
+        let kept = object.members();
+        let kept = kept.filter(|(key, _)| key.as_str().as_deref() != Some(left_out));
+        let kept = kept.map(|(key, value)| format!("{}:{}", key.as_text(), value.as_text()));
+        kept.collect::<Vec<_>>()
+    };
+    let mut members = without(declared, EXTENSIONS);
+    if let Some(extensions) = declared.get(EXTENSIONS) {
+        let extensions = without(extensions, TASKS_EXTENSION).join(",");
+        members.push(format!(r#""{EXTENSIONS}":{{{extensions}}}"#));
+    }
+    format!("{{{}}}", members.join(",")).into()
 }
 
 /// Whether a result has another type than complete. A result without a type is complete.
@@ -162,7 +190,6 @@ fn with_code(code: i64, error: Json<'_>) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::Strictness;
 
     fn frame(text: &str) -> Frame {
         Frame::parse(text.to_owned().into(), Strictness::Envelope).expect("a valid message")
@@ -248,6 +275,24 @@ mod tests {
             r#"{"jsonrpc":"2.0","id":1,"result":{}}"#,
         ] {
             assert_eq!(asks_for_url(&frame(other)), None);
+        }
+    }
+
+    #[test]
+    fn hosts_that_cannot_ask_for_tasks_do_not_declare_them() {
+        let cases = [
+            ("{}", "{}"),
+            (
+                r#"{"extensions":{"x/y":{}}}"#,
+                r#"{"extensions":{"x/y":{}}}"#,
+            ),
+            (
+                r#"{"a":1.0, "extensions":{"io.modelcontextprotocol/tasks":{},"x/y":{ }}, "tasks":{}}"#,
+                r#"{"a":1.0,"tasks":{},"extensions":{"x/y":{ }}}"#,
+            ),
+        ];
+        for (declared, told) in cases {
+            assert_eq!(without_tasks(declared), told);
         }
     }
 

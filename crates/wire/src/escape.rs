@@ -71,8 +71,22 @@ fn is_plain_word(word: &[u8; 8]) -> bool {
     (below(word, b' ') | is(b'"') | is(b'\\')) & (EACH << 7) == 0
 }
 
+/// The length of an escape that is half of a surrogate pair.
+const HALF_ESCAPE_BYTES: usize = 6;
+
 /// The unescaped text between the quotes of a string literal; `None` if it has a lone surrogate.
 pub(crate) fn unescape_bytes(body: &[u8]) -> Option<Cow<'_, [u8]>> {
+    unescape(body, || None)
+}
+
+/// The same without the lone surrogates, as a reader that drops them sees it.
+pub(crate) fn unescape_without_halves(body: &[u8]) -> Cow<'_, [u8]> {
+    let skip = || Some(HALF_ESCAPE_BYTES);
+    unescape(body, skip).unwrap_or(Cow::Borrowed(body))
+}
+
+/// `half` gives how many bytes of a lone surrogate are skipped; `None` ends the reading.
+fn unescape(body: &[u8], half: impl Fn() -> Option<usize>) -> Option<Cow<'_, [u8]>> {
     let Some(first) = memchr(b'\\', body) else {
         return Some(Cow::Borrowed(body));
     };
@@ -81,8 +95,13 @@ pub(crate) fn unescape_bytes(body: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut next = Some(first);
     while let Some(escape) = next {
         out.extend_from_slice(&rest[..escape]);
-        let (character, length) = read_escape(&rest[escape..])?;
-        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        let length = match read_escape(&rest[escape..]) {
+            Some((character, length)) => {
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                length
+            }
+            None => half()?,
+        };
         rest = &rest[escape + length..];
         next = memchr(b'\\', rest);
     }

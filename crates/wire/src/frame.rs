@@ -11,6 +11,7 @@ use crate::escape::{inside, key_is};
 use crate::id::Id;
 use crate::json::{Json, JsonKind};
 use crate::message::RpcError;
+use crate::rejected::Rejected;
 use crate::scan::{Member, Outline, ScanError, Span, Strictness, scan};
 
 /// A message that passed the scan and the envelope's rules. Cloning shares the bytes.
@@ -82,6 +83,9 @@ pub enum FrameError {
 /// Several messages in one array, as 2025-03-26 allows.
 #[derive(Debug, Clone, Copy)]
 pub struct Batch;
+
+/// One message of a batch, or why it was refused and what is known of it.
+pub type BatchedMessage = Result<Frame, (FrameError, Rejected)>;
 
 struct Parts {
     outline: Outline,
@@ -267,7 +271,7 @@ impl FrameError {
         }
     }
 
-    /// The refusal as the error that is sent, with `id: null`.
+    /// The refusal as the error that is sent.
     pub fn to_rpc(&self) -> RpcError {
         RpcError::new(self.code(), self.to_string())
     }
@@ -276,14 +280,18 @@ impl FrameError {
 impl Batch {
     /// Takes a batch apart. Each message is judged alone, in full strictness; the whole is refused
     /// only when it is not JSON, not an array, or empty.
-    pub fn parse(bytes: Bytes) -> Result<Vec<Result<Frame, FrameError>>, FrameError> {
+    pub fn parse(bytes: Bytes) -> Result<Vec<BatchedMessage>, FrameError> {
         let whole = Json::validate(&bytes, Strictness::Envelope)?;
         if whole.kind() != JsonKind::Array {
             return Err(FrameError::NotAnObject);
         }
         let frames: Vec<_> = whole
             .elements()
-            .map(|element| Frame::parse(bytes.slice_ref(element.bytes()), Strictness::Full))
+            .map(|element| {
+                let message = bytes.slice_ref(element.bytes());
+                Frame::parse(message.clone(), Strictness::Full)
+                    .map_err(|error| (error, Rejected::of(&message)))
+            })
             .collect();
         if frames.is_empty() {
             return Err(FrameError::EmptyBatch);

@@ -6,7 +6,7 @@ use std::fmt;
 
 use memchr::memchr2;
 
-use crate::escape::{characters, inside, key_is, measure, unescape_bytes};
+use crate::escape::{characters, inside, key_is, measure, unescape_bytes, unescape_without_halves};
 use crate::scan::{LongString, ScanError, Strictness, scan};
 use crate::specials::{BLOCK, Block};
 
@@ -87,6 +87,18 @@ impl<'a> Json<'a> {
             return None;
         }
         match unescape_bytes(inside(self.text))? {
+            Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
+            Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
+        }
+    }
+
+    /// The content of a string without its lone surrogates; `None` for another kind. For searching texts that a
+    /// server may read in this way.
+    pub fn as_str_without_halves(self) -> Option<Cow<'a, str>> {
+        if self.kind() != JsonKind::String {
+            return None;
+        }
+        match unescape_without_halves(inside(self.text)) {
             Cow::Borrowed(bytes) => std::str::from_utf8(bytes).ok().map(Cow::Borrowed),
             Cow::Owned(bytes) => String::from_utf8(bytes).ok().map(Cow::Owned),
         }

@@ -24,12 +24,14 @@ mod lines;
 mod param_headers;
 mod pieces;
 mod registry;
+mod rejected;
 mod scan;
 mod session;
 mod specials;
 mod version;
 
 pub mod bridge;
+pub mod handles;
 pub mod http;
 pub mod message;
 pub mod sse;
@@ -38,11 +40,11 @@ pub mod stateless;
 pub use edit::Edit;
 pub use era::{Era, PROTOCOL_VERSION_META};
 pub use escape::{quote, quote_into};
-pub use frame::{Batch, Frame, FrameError, FrameKind};
+pub use frame::{Batch, BatchedMessage, Frame, FrameError, FrameKind};
 pub use id::Id;
 pub use identifier::words;
 pub use json::{Elements, Json, JsonKind, Members};
-pub use lines::{Cut, LineCutter};
+pub use lines::{Cut, Ends, LineCutter};
 pub use message::{RpcError, methods};
 pub use param_headers::{
     BadParamHeader, PARAM_HEADER, ParamHeader, check_headers, check_params, header_text,
@@ -50,6 +52,7 @@ pub use param_headers::{
 };
 pub use pieces::Pieces;
 pub use registry::{Content, Registry, Tool, ToolResult};
+pub use rejected::Rejected;
 pub use scan::{MAX_DEPTH, Member, Outline, ScanError, Span, Strictness, scan};
 pub use session::{Admission, Handshake, SessionState};
 pub use stateless::LogLevel;

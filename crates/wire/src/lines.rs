@@ -5,9 +5,11 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::rejected::Rejected;
+
 /// Free space that a reader gets for its next read, in bytes.
 const CHUNK: usize = 64 * 1024;
-/// How many bytes of an overlong line's beginning and end are kept, to find the id of its message.
+/// How many bytes of an overlong message's beginning and end are kept, to find its id.
 const OVERLONG_END_BYTES: usize = 256;
 
 /// A line that was cut off the stream.
@@ -16,12 +18,7 @@ pub enum Cut {
     /// A line without its line break.
     Line(Bytes),
     /// A line over the limit, dropped but for its beginning and end.
-    TooLong {
-        /// The first bytes of it.
-        head: Bytes,
-        /// The last bytes of it.
-        tail: Bytes,
-    },
+    TooLong(Ends),
 }
 
 /// Cuts a stream into lines.
@@ -30,11 +27,12 @@ pub struct LineCutter {
     buffer: BytesMut,
     searched: usize,
     limit: usize,
-    overlong: Option<Overlong>,
+    overlong: Option<Ends>,
 }
 
-#[derive(Debug, Default)]
-struct Overlong {
+/// The first and the last bytes of a message that is over the limit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Ends {
     head: BytesMut,
     tail: BytesMut,
 }
@@ -89,10 +87,7 @@ impl LineCutter {
         if self.overlong.is_some() || line.len() > self.limit {
             let mut overlong = self.overlong.take().unwrap_or_default();
             overlong.extend(&line);
-            return Some(Cut::TooLong {
-                head: overlong.head.freeze(),
-                tail: overlong.tail.freeze(),
-            });
+            return Some(Cut::TooLong(overlong));
         }
         Some(Cut::Line(line.freeze()))
     }
@@ -111,8 +106,14 @@ impl LineCutter {
     }
 }
 
-impl Overlong {
-    fn extend(&mut self, more: &[u8]) {
+impl Ends {
+    /// What can be read of the message, once all of it has been added.
+    pub fn rejected(&self) -> Rejected {
+        Rejected::of_ends(&self.head, &self.tail)
+    }
+
+    /// Adds the next bytes of the message.
+    pub fn extend(&mut self, more: &[u8]) {
         let missing = OVERLONG_END_BYTES - self.head.len();
         self.head
             .extend_from_slice(&more[..more.len().min(missing)]);
@@ -153,7 +154,7 @@ mod tests {
         input.extend(b"tail\nnext\n");
         for chunk in [7, 65_536, 1_000_000] {
             let all = cut_all(&input, 1000, chunk);
-            let Cut::TooLong { head, tail } = &all[0] else {
+            let Cut::TooLong(Ends { head, tail }) = &all[0] else {
                 panic!("{:?}", all[0])
             };
             assert!(
@@ -171,7 +172,7 @@ mod tests {
     #[test]
     fn a_line_at_the_limit_passes_and_a_longer_one_does_not() {
         assert!(matches!(cut_all(b"12345\n", 5, 3)[0], Cut::Line(_)));
-        assert!(matches!(cut_all(b"123456\n", 5, 3)[0], Cut::TooLong { .. }));
+        assert!(matches!(cut_all(b"123456\n", 5, 3)[0], Cut::TooLong(_)));
     }
 
     #[test]
@@ -179,9 +180,11 @@ mod tests {
         for chunk in 1..10 {
             let all = cut_all(b"12345\r\n123456\r\n1\r2345\r\r\n", 5, chunk);
             let line = Cut::Line(Bytes::from_static(b"12345"));
-            let too_long = |text: &'static [u8]| Cut::TooLong {
-                head: Bytes::from_static(text),
-                tail: Bytes::from_static(text),
+            let too_long = |text: &[u8]| {
+                Cut::TooLong(Ends {
+                    head: text.into(),
+                    tail: text.into(),
+                })
             };
             let expected = [line, too_long(b"123456"), too_long(b"1\r2345\r")];
             assert_eq!(all, expected, "{chunk}");

@@ -110,6 +110,8 @@ pub mod methods {
     pub const TASKS_CANCEL: &str = "tasks/cancel";
     /// 2025-11-25: reports the status of a task.
     pub const TASK_STATUS: &str = "notifications/tasks/status";
+    /// 2026-07-28: reports the state of a task.
+    pub const TASK_STATE: &str = "notifications/tasks";
     /// Asks the host for its roots.
     pub const ROOTS_LIST: &str = "roots/list";
     pub const ROOTS_CHANGED: &str = "notifications/roots/list_changed";

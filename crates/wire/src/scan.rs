@@ -16,7 +16,8 @@ pub const MAX_DEPTH: u32 = 128;
 /// Which part of a text must obey the rules that go beyond the grammar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strictness {
-    /// Repeated keys and lone surrogates are refused at every depth: requests and list results.
+    /// Repeated keys and lone surrogates are refused at every depth, but for lone surrogates in values inside the
+    /// `arguments` of `params`: requests and list results.
     Full,
     /// They are refused among the outermost object's own members only: all other replies.
     Envelope,
@@ -53,6 +54,8 @@ pub struct Outline {
     pub body: Vec<Member>,
     /// Members of `_meta` inside that, when it is an object.
     pub meta: Vec<Member>,
+    /// Whether some object may have a member that names a resource (`handles.rs`): false only if none has.
+    pub may_name_uris: bool,
     /// The long strings, keys included, in order; none of those that contain surrogates as escapes.
     pub long_strings: Vec<LongString>,
 }

@@ -6,6 +6,7 @@ use crate::escape::quote;
 use crate::frame::Frame;
 use crate::json::{Json, JsonKind};
 use crate::message::{RpcError, methods};
+use crate::scan::Strictness;
 use crate::version::ProtocolVersion;
 
 /// The `_meta` member with the client's capabilities.
@@ -39,6 +40,13 @@ pub const INPUT_REQUESTS: &str = "inputRequests";
 pub const INPUT_RESPONSES: &str = "inputResponses";
 /// The opaque state that a server puts into a result and the client returns in `params`.
 pub const REQUEST_STATE: &str = "requestState";
+
+/// The extension by which a server answers a call with a task.
+pub const TASKS_EXTENSION: &str = "io.modelcontextprotocol/tasks";
+/// The value of [`RESULT_TYPE`] for a task in place of a result.
+pub const TASK: &str = "task";
+/// The capability that holds extensions.
+pub const EXTENSIONS: &str = "extensions";
 
 /// A requested version up to this long is repeated in a refusal; a longer one becomes `null`.
 const ECHO_LIMIT: usize = 64;
@@ -195,6 +203,28 @@ pub fn missing_capability(capability: &str) -> RpcError {
     ))
 }
 
+/// The error for a request that needs an extension its client did not declare.
+pub fn missing_extension(extension: &str) -> RpcError {
+    let message = format!("the client did not declare the extension `{extension}`");
+    RpcError::new(RpcError::MISSING_CAPABILITY, message).with_data(format!(
+        r#"{{"requiredCapabilities":{{"{EXTENSIONS}":{{{}:{{}}}}}}}}"#,
+        quote(extension)
+    ))
+}
+
+/// Whether capabilities declare an extension.
+pub fn declares_extension(capabilities: &str, extension: &str) -> bool {
+    // Most hosts have no extensions, and this is asked for every call.
+    if !capabilities.contains(EXTENSIONS) {
+        return false;
+    }
+    let declared = Json::validate(capabilities.as_bytes(), Strictness::Envelope);
+    declared.is_ok_and(|declared| {
+        let extensions = declared.get(EXTENSIONS);
+        extensions.is_some_and(|extensions| extensions.get(extension).is_some())
+    })
+}
+
 fn lacking(key: &str, kind: &str) -> RpcError {
     let message = format!("`params._meta` needs `{key}`, which is {kind}");
     RpcError::new(RpcError::INVALID_PARAMS, message)
@@ -203,7 +233,6 @@ fn lacking(key: &str, kind: &str) -> RpcError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::Strictness;
 
     fn claims(meta: &str) -> Result<Claims, RpcError> {
         let text =

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{config, post, stateless};
+use super::{config, post, stateless, stateless_as};
 use crate::setup::Bed;
 use crate::talk::{call_text, received};
 
@@ -127,4 +127,39 @@ policy: allow-all
     let unheaded = json!({"name": "test_custom_headers", "arguments": {"region": "köln"}});
     let refused = post(&strict, &stateless("tools/call", unheaded));
     assert_eq!(refused.0, 400, "it would have noticed");
+}
+
+#[test]
+fn the_first_list_of_a_stateless_host_has_what_its_capabilities_allow() {
+    let bed = Bed::new(
+        "\
+servers: {s: {command: '@shelf@', args: [--by-capability]}}
+naming: {prefix: never}
+policy: allow-all
+",
+    );
+    let served = bed.serve();
+    let names = |capabilities: &serde_json::Value| {
+        let line = stateless_as("tools/list", json!({}), capabilities);
+        let listed = post(&served, &line).1;
+        let tools = listed["result"]["tools"].as_array().cloned();
+        let tools = tools.unwrap_or_else(|| panic!("no list: {listed}"));
+        let names = tools.iter().map(|tool| tool["name"].to_string());
+        names.collect::<Vec<_>>()
+    };
+    let all = json!({"elicitation": {}, "sampling": {}, "roots": {}});
+    let first = names(&all);
+    assert_eq!(first.len(), 14, "{first:?}");
+    assert!(first.contains(&"\"ask_model\"".to_owned()), "{first:?}");
+    let answer = post(
+        &served,
+        &stateless("tools/call", json!({"name": "declared"})),
+    )
+    .1;
+    let text = answer["result"]["content"][0]["text"].as_str();
+    assert!(
+        text.is_some_and(|text| text.contains("sampling")),
+        "{answer}"
+    );
+    assert_eq!(names(&all), first, "a call changes no list");
 }

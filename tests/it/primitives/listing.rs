@@ -180,3 +180,27 @@ fn a_list_change_in_a_hosts_own_process_is_followed() {
     }
     assert_eq!(prompts(&mut other).len(), before + 1);
 }
+
+#[test]
+fn the_first_introduction_has_what_servers_offer() {
+    // Long enough for a slow machine.
+    let waiting = format!("{SEVERAL}server_defaults: {{initialize_wait: 30s}}\n");
+    let bed = Bed::new(&waiting);
+    let first = request(&mut bed.stdio(), &introduction(Some("{}")));
+    let capabilities = &first["result"]["capabilities"];
+    for offered in ["prompts", "resources", "completions", "tools"] {
+        assert!(capabilities.get(offered).is_some(), "{offered}: {first}");
+    }
+    let told = first["result"]["instructions"].as_str().unwrap_or_default();
+    assert!(told.contains("ask a") && told.contains("ask b"), "{first}");
+}
+
+#[test]
+fn the_first_introduction_does_not_wait_long_for_a_server_that_hangs() {
+    let bed = Bed::new("servers: {late: {command: 'sleep 600'}}\n");
+    let first = request(&mut bed.stdio(), &introduction(Some("{}")));
+    assert!(
+        first["result"]["capabilities"]["tools"].is_object(),
+        "{first}"
+    );
+}

@@ -1,4 +1,4 @@
-//! Invalid frames: each is answered with the right code and `id: null`.
+//! Invalid frames: each is answered with the right code, and with its id wherever that can be read.
 
 use super::{Door, MIB, SMALL, error, post_bytes, request, result};
 use crate::setup::{Bed, VERSION};
@@ -138,6 +138,17 @@ const NO_MESSAGE: &[(&str, &str)] = &[
     ),
 ];
 
+/// The id in a text above, if it has one `id` member, which is 1, and is neither a batch nor a reply.
+fn id_of(text: &str) -> &'static str {
+    let names = text.matches(r#""id":"#).count() + text.matches(r#""\u0069d":"#).count();
+    let is_one = text.contains(r#""id":1,"#) || text.contains(r#""id":1}"#);
+    let is_reply = text.contains(r#""result""#) && !text.contains(r#""method""#);
+    match names == 1 && is_one && !is_reply && !text.starts_with('[') {
+        true => "1",
+        false => "null",
+    }
+}
+
 #[test]
 fn unreadable_frames_get_a_parse_error_and_the_next_call_works() {
     let bed = Bed::new(SMALL);
@@ -145,8 +156,9 @@ fn unreadable_frames_get_a_parse_error_and_the_next_call_works() {
     for mut door in doors {
         for (bytes, why) in NOT_READABLE {
             let text = String::from_utf8_lossy(bytes);
+            let id = id_of(&text);
             let expected = format!(
-                r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32700,"message":"parse error: {why}"}}}}"#
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32700,"message":"parse error: {why}"}}}}"#
             );
             assert_eq!(door.refusal(bytes), expected, "{} {text}", door.name());
             door.assert_works(&text);
@@ -160,8 +172,9 @@ fn malformed_messages_get_invalid_request_and_the_next_call_works() {
     let (doors, _served) = Door::both(&bed, VERSION);
     for mut door in doors {
         for (text, why) in NO_MESSAGE {
+            let id = id_of(text);
             let expected = format!(
-                r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-32600,"message":"invalid request: {why}"}}}}"#
+                r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":-32600,"message":"invalid request: {why}"}}}}"#
             );
             assert_eq!(
                 door.refusal(text.as_bytes()),
@@ -185,6 +198,10 @@ fn nesting_depth_is_limited() {
     for mut door in doors {
         let refused = door.refusal(nested(100_000).as_bytes());
         assert!(refused.contains("nested deeper than 128"), "{refused}");
+        assert!(
+            refused.starts_with(r#"{"jsonrpc":"2.0","id":1,"#),
+            "{refused}"
+        );
         door.assert_works("a deep frame");
         assert_eq!(result(&door.ask(&nested(120))), "{}");
     }
@@ -199,6 +216,10 @@ fn an_oversize_line_is_refused_and_one_at_the_limit_passes() {
     let mut door = Door::Stdio(Box::new(host));
     for bytes in [MIB + 1, 5 * MIB] {
         let refused = door.refusal(sized_request(bytes).as_bytes());
+        assert!(
+            refused.starts_with(r#"{"jsonrpc":"2.0","id":1,"#),
+            "{refused}"
+        );
         assert_eq!(
             error(&refused),
             r#"{"code":-32600,"message":"the frame is over the limit (`limits.frame_mib`)"}"#
@@ -220,7 +241,7 @@ fn an_oversize_body_is_refused_and_one_at_the_limit_passes() {
         assert_eq!(status, 413);
         assert_eq!(
             text,
-            r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"the body is over the limit (`limits.http_mib`)"}}"#
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"the body is over the limit (`limits.http_mib`)"}}"#
         );
         door.assert_works("an oversize body");
     }
@@ -332,4 +353,17 @@ fn sized_request(bytes: usize) -> String {
     let empty = request("1", "ping", r#"{"fill":""}"#);
     let fill = "f".repeat(bytes - empty.len());
     request("1", "ping", &format!(r#"{{"fill":"{fill}"}}"#))
+}
+
+#[test]
+fn cut_characters_in_arguments_reach_the_server() {
+    let bed = Bed::new(SMALL);
+    let (doors, _served) = Door::both(&bed, VERSION);
+    for mut door in doors {
+        let arguments = r#"{"text":"cut \ud83d","more":["\ude00"]}"#;
+        let params = format!(r#"{{"name":"echo_raw","arguments":{arguments}}}"#);
+        let answer = door.ask(&request("1", "tools/call", &params));
+        let echoed = arguments.replace('\\', r"\\").replace('"', r#"\""#);
+        assert!(answer.contains(&echoed), "{answer}");
+    }
 }

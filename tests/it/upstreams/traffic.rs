@@ -133,6 +133,11 @@ fn cancellations_reach_the_server_under_its_own_id() {
     let told = received(&bed, "log", "notifications/cancelled");
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].param("requestId"), upstream_id.as_deref());
+    assert_eq!(
+        told[0].param("reason"),
+        Some(r#""enough""#),
+        "as the host said"
+    );
     // Whatever was to be answered stands before the answer to a later request.
     let frames = host.exchange(
         &call_line("5", "x__read_thing", r#"{"key":"k"}"#),
@@ -238,4 +243,43 @@ fn host_pings_are_not_forwarded() {
     let response = request(&mut host, r#"{"jsonrpc":"2.0","id":9,"method":"ping"}"#);
     assert_eq!(response, json!({"jsonrpc": "2.0", "id": 9, "result": {}}));
     assert!(received(&bed, "log", "ping").is_empty());
+}
+
+#[test]
+fn an_invalid_reply_ends_its_call_at_once() {
+    let deep = format!(
+        r#"{{"jsonrpc":"2.0","id":$id,"result":{}{}}}"#,
+        "[".repeat(200),
+        "]".repeat(200)
+    );
+    let replies = [
+        r#"{"jsonrpc":"2.0","id":$id,"result":{},"error":{"code":1,"message":"m"}}"#,
+        r#"{"jsonrpc":"2.0","id":$id,"result":{"content":[{"type":"text","text":NaN}]}}"#,
+        r#"{"jsonrpc":"1.0","id":$id,"result":{}}"#,
+        r#"{"id":$id,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","\ud800":1,"id":$id,"result":{}}"#,
+        r#"{"jsonrpc":"2.0","id":$id,"result":{"content":[]"#,
+        &deep,
+    ];
+    let answer = |(at, raw): (usize, &&str)| {
+        let tool = json!({"name": format!("t{at}"), "inputSchema": {"type": "object"}});
+        json!({"tool": tool, "raw": raw})
+    };
+    let mut answers: Vec<_> = replies.iter().enumerate().map(answer).collect();
+    answers.push(json!({"tool": {"name": "fine"}, "result": {"content": [{"type": "text", "text": "fine"}]}}));
+    let bed = Bed::new(
+        "servers: {s: {command: '@canned@', args: [--answers, '@dir@/answers.json']}}\npolicy: allow-all\n",
+    );
+    std::fs::write(bed.path("answers.json"), json!(answers).to_string()).expect("it is written");
+    // The default timeout is 30 s, and these take no time at all.
+    let mut host = bed.stdio_ready();
+    for at in 0..replies.len() {
+        let response = call(&mut host, &format!("s__t{at}"), "{}");
+        let expected = json!({
+            "code": -32002, "message": "upstream \"s\" sent an answer that is not valid",
+            "data": {"namespace": "s", "effect": "unknown"},
+        });
+        assert_eq!(response["error"], expected, "{}", replies[at]);
+    }
+    assert_eq!(call_text(&mut host, "s__fine", "{}"), "fine");
 }

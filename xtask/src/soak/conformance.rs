@@ -17,6 +17,8 @@ use serde_json::json;
 use super::install;
 use crate::command::{command, root};
 
+/// The server that the suite talks to. It stands first in the file, so it keeps its URIs.
+const FIRST: &str = "conformance";
 const TOKEN: &str = "soak-agent-token";
 const LISTENING: &str = "listening http://";
 const START_DEADLINE: Duration = Duration::from_secs(20);
@@ -57,17 +59,29 @@ const MEETINGS: [(&Revision, &str); 6] = [
     (&STATELESS, "handshake"),
 ];
 
+/// How many servers stand behind the gateway. With one, its tools have their own names; with several, a relay gives those
+/// of the first to the suite.
+const CROWDS: [usize; 3] = [1, 2, 8];
+
 /// Runs the suite for all meetings, over stdio and HTTP, prints how many required scenarios passed, and
 /// fails unless all did.
 pub(super) fn run() -> Result<()> {
     let node = install::node()?;
     let suite = install::conformance(&node)?;
     let mut lost = Vec::new();
-    for (revision, speaks) in MEETINGS {
-        for over in ["stdio", "http"] {
-            let what = format!("{} host, {speaks} server over {over}", revision.name);
-            let score = meet(&node.program, &suite, revision, (speaks, over))?;
-            lost.extend(score.tell(what, revision.required));
+    for servers in CROWDS {
+        for (revision, speaks) in MEETINGS {
+            for over in ["stdio", "http"] {
+                let host = revision.name;
+                let what = format!("{host} host, {speaks} server over {over}, {servers} in all");
+                let setting = Setting {
+                    speaks,
+                    over,
+                    servers,
+                };
+                let score = meet(&node.program, &suite, revision, &setting)?;
+                lost.extend(score.tell(what, revision.required));
+            }
         }
     }
     for revision in [&HANDSHAKE, &STATELESS] {
@@ -82,12 +96,20 @@ pub(super) fn run() -> Result<()> {
     Ok(())
 }
 
-fn meet(
-    node: &Path,
-    suite: &Path,
-    revision: &Revision,
-    (speaks, over): (&str, &str),
-) -> Result<Score> {
+/// What stands behind the gateway.
+struct Setting {
+    /// Which forms of the protocol the servers speak, and how they are reached.
+    speaks: &'static str,
+    over: &'static str,
+    servers: usize,
+}
+
+fn meet(node: &Path, suite: &Path, revision: &Revision, setting: &Setting) -> Result<Score> {
+    let Setting {
+        speaks,
+        over,
+        servers,
+    } = *setting;
     let data = DataDir::new();
     let log = data.path().join("upstream.log");
     let log = log.to_str().context("the path is text")?;
@@ -104,10 +126,24 @@ fn meet(
             json!({"command": bin("conformance-upstream"), "args": ["--era", speaks, "--log", log]})
         }
     };
-    let gateway = serve(&data, &server)?;
-    let proxy = BearerProxy::start(address(&gateway)?, TOKEN)?;
+    // The others are the same server over stdio, so that everything that the first one names collides.
+    let others = (1..servers).map(|number| {
+        let arguments = ["--era", speaks];
+        let server = json!({"command": bin("conformance-upstream"), "args": arguments});
+        (format!("other{number}"), server)
+    });
+    let all: serde_json::Map<_, _> = [(FIRST.to_owned(), server)]
+        .into_iter()
+        .chain(others)
+        .collect();
+    let gateway = serve(&data, &all)?;
+    let gateway_address = address(&gateway)?;
+    let proxy = match servers {
+        1 => BearerProxy::start(gateway_address, TOKEN)?,
+        _ => BearerProxy::start_renaming(gateway_address, TOKEN, &format!("{FIRST}__"))?,
+    };
     let out = install::folder()?.join("conformance-out");
-    let out = out.join(format!("{}-{speaks}-{over}", revision.name));
+    let out = out.join(format!("{}-{speaks}-{over}-{servers}", revision.name));
     let _ = fs::remove_dir_all(&out);
     fs::create_dir_all(&out)?;
     let url = format!("http://{}/mcp", proxy.address());
@@ -190,12 +226,16 @@ fn required(listed: &str, side: &str) -> Vec<String> {
         .collect()
 }
 
-fn serve(data: &DataDir, server: &serde_json::Value) -> Result<StdioHost> {
+fn serve(
+    data: &DataDir,
+    servers: &serde_json::Map<String, serde_json::Value>,
+) -> Result<StdioHost> {
+    let prefix = match servers.len() {
+        1 => "never",
+        _ => "always",
+    };
     // JSON is YAML, and needs no care about quoting.
-    let config = json!({
-        "servers": {"conformance": server},
-        "naming": {"prefix": "never"},
-    });
+    let config = json!({"servers": servers, "naming": {"prefix": prefix}});
     let config = data.file("callgate.yaml", &config.to_string());
     let mut command = Command::new(callgate());
     command

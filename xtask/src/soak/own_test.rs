@@ -35,6 +35,12 @@ pub(super) fn crowd() -> Result<()> {
     run(PRODUCT, test, "CALLGATE_CROWD", "100000")
 }
 
+/// A hundred thousand worlds of servers with colliding names.
+pub(super) fn handles() -> Result<()> {
+    let test = "every_handle_leads_back_to_its_server";
+    run("callgate-call", test, "CALLGATE_LINK_CASES", "100000")
+}
+
 /// A thousand slow sockets, and all the patience it takes to see each of them cut off.
 pub(super) fn slow_sockets() -> Result<()> {
     let test = "slow_sockets_do_not_slow_others";

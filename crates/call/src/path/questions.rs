@@ -15,7 +15,7 @@ use callgate_gate::{
 };
 use callgate_record::{Effect, Failed, Open, Outcome, Status};
 use callgate_wire::{
-    Era, Frame, Id, Json, RpcError, Strictness, bridge, message, methods, stateless::INPUT_REQUESTS,
+    Era, Frame, Id, Json, RpcError, Strictness, message, methods, stateless::INPUT_REQUESTS,
 };
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -66,6 +66,8 @@ pub(super) struct GatedCaller {
     path: Weak<Shared>,
     question_context: QuestionContext,
     host: Arc<dyn Caller>,
+    /// Whether the URIs in its questions lead back to their server already: those of a reply do.
+    are_links_shown: bool,
 }
 
 impl GatedCaller {
@@ -74,12 +76,26 @@ impl GatedCaller {
         question_context: QuestionContext,
         host: Arc<dyn Caller>,
     ) -> Arc<Self> {
-        let path = Arc::downgrade(path);
         Arc::new(Self {
-            path,
+            path: Arc::downgrade(path),
             question_context,
             host,
+            are_links_shown: false,
         })
+    }
+
+    /// For the questions that a reply consists of.
+    pub(super) fn of_reply(
+        path: &Arc<Shared>,
+        question_context: QuestionContext,
+        host: Arc<dyn Caller>,
+    ) -> Self {
+        Self {
+            path: Arc::downgrade(path),
+            question_context,
+            host,
+            are_links_shown: true,
+        }
     }
 }
 
@@ -98,9 +114,21 @@ impl Caller for GatedCaller {
         self.host.keep_alive();
     }
 
+    fn cancel_reason(&self, request: &Id) -> Option<String> {
+        self.host.cancel_reason(request)
+    }
+
     fn ask(&self, request: Frame) -> BoxFuture<'_, Result<Frame, AskFailed>> {
         Box::pin(async move {
             let path = self.path.upgrade().ok_or(AskFailed::Gone)?;
+            let request = match self.are_links_shown {
+                true => request,
+                false => {
+                    let QuestionContext { server, host, .. } = &self.question_context;
+                    let owner = || host.identity.owner();
+                    path.providers.links().shown(request, server, owner)
+                }
+            };
             let (question_context, host, tasks) = (
                 self.question_context.clone(),
                 self.host.clone(),
@@ -146,6 +174,7 @@ impl Resident for ResidentHost {
             path: self.path.clone(),
             question_context,
             host: self.caller.clone(),
+            are_links_shown: false,
         })
     }
 }
@@ -325,7 +354,8 @@ impl Shared {
 /// The questions in a reply that reaches its host unchanged. Where eras differ, the path asks them itself, one by one.
 pub(super) fn questions_in_reply(reply: &Reply, host: Era) -> Vec<Frame> {
     let frame = &reply.frame;
-    if reply.era == Era::Stateless && host == Era::Stateless && bridge::asks(frame) {
+    // Also in the state of a task, which is complete although it asks.
+    if reply.era == Era::Stateless && host == Era::Stateless {
         let asked = frame.result_member(INPUT_REQUESTS);
         let asked = asked.into_iter().flat_map(Json::members);
         return asked

@@ -129,12 +129,12 @@ impl Shared {
             return Err(internal("the server asked too many questions, or none"));
         }
         let question_context = QuestionContext::call(attempt, &rounds.server);
-        let gated = GatedCaller::new(self, question_context, exchange.caller.clone());
+        let gated = GatedCaller::of_reply(self, question_context, exchange.caller.clone());
         // All requests are built before the first is sent: the host is not asked for a round that fails anyway.
         let mut asking = Vec::new();
         for (number, (key, question)) in questions.iter().enumerate() {
             let request = question_of(*question, number, &attempt.host.capabilities)?;
-            asking.push(ask(&*gated, key.as_text(), request));
+            asking.push(ask(&gated, key.as_text(), request));
         }
         let asked = async {
             // A server that only wants to be called again would otherwise spin with the gateway.

@@ -2,6 +2,7 @@
 
 mod ending;
 mod holding;
+mod links;
 mod order;
 mod stage;
 mod telling;

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use callgate_call::{
     Announcement, ApprovalService, ApprovalSettings, AskFailed, CallPath, Caller, Exchange,
-    Failure, Provider, Providers, Reading, Received, Reply, Resident, SealKey, Telemetry,
+    Failure, Links, Provider, Providers, Reading, Received, Reply, Resident, SealKey, Telemetry,
 };
 use callgate_gate::{
     Builtin, CallerIdentity, Catalog, Door, Host, Listing, Naming, Permit, Policy, Reference,
@@ -48,6 +48,7 @@ struct Cast {
     policy: Arc<Policy>,
     actors: HashMap<ServerName, Arc<Actor>>,
     announcements: broadcast::Sender<Announcement>,
+    links: Links,
 }
 
 /// A host that is never asked.
@@ -109,6 +110,7 @@ impl Setting {
             policy: Arc::new(Policy::new(Builtin::Default, self.filters)),
             actors,
             announcements: broadcast::Sender::new(1),
+            links: Links::default(),
         };
         let recorder = Recorder::new(
             journal.clone(),
@@ -264,6 +266,14 @@ impl Providers for Cast {
         })
     }
 
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn ready_for<'a>(&'a self, _host: &'a Host) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>> {
         Some(self.actors.get(server)?.clone())
     }
@@ -297,6 +307,10 @@ impl Providers for Cast {
         })
     }
 
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
     fn owns_task(&self, _who: &CallerIdentity, _server: &ServerName, _task: &str) -> bool {
         true
     }
@@ -309,7 +323,7 @@ impl Providers for Cast {
         self.announcements.subscribe()
     }
 
-    fn capabilities(&self) -> Vec<String> {
+    fn capabilities(&self) -> Vec<(ServerName, String)> {
         Vec::new()
     }
 

@@ -110,7 +110,7 @@ async fn first_line<R: AsyncRead + Unpin>(input: &mut R, limit: usize) -> Option
         if let Some(cut) = cutter.cut() {
             let profile = match cut {
                 Cut::Line(line) => profile_of(line),
-                Cut::TooLong { .. } => Profile::gateway(),
+                Cut::TooLong(_) => Profile::gateway(),
             };
             return Some(First { read, profile });
         }

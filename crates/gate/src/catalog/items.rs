@@ -5,11 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foldhash::HashMap;
 
-use super::{Catalog, Finding, Listing, NameKind, ResolveError};
+use super::{
+    Catalog, Finding, Listing, NameKind, ResolveError,
+    claims::{Claims, Spelling},
+};
 use crate::{
     CallerIdentity, Item, ItemKind, Policy, Reference, ServerName,
-    item::{unwrapped, wrapped},
-    template::Template,
+    item::{looks_wrapped, unwrapped, wrapped, wrapping},
 };
 
 /// One server's items of one kind.
@@ -22,19 +24,28 @@ pub struct Items {
     pub extras: Vec<Bytes>,
 }
 
+/// The server that a URI leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UriOwner<'c> {
+    /// There is only one, and it has every URI that no other server was known to have.
+    Sole,
+    Server(&'c ServerName),
+    /// The URI names its server, or some reader could take it for one that does.
+    Wrapped,
+    Unknown,
+}
+
+/// The prefix that makes a server's URI one that names its server.
+pub fn uri_prefix(server: &ServerName) -> String {
+    wrapping(server)
+}
+
 /// All items of one kind.
 #[derive(Debug, Default)]
 pub(super) struct ItemTable {
     listed: Vec<Arc<Item>>,
     by_shown: HashMap<String, Arc<Item>>,
     by_server: HashMap<ServerName, HashMap<String, Arc<Item>>>,
-}
-
-/// A template: the source of resources that are not listed.
-#[derive(Debug)]
-pub(super) struct ResourceSource {
-    template: Template,
-    server: ServerName,
 }
 
 impl ItemTable {
@@ -60,16 +71,36 @@ impl Catalog {
             self.add_prompt(prompt, listing.listed, findings);
         }
         for resource in &listing.resources.items {
-            let shown = shown_uri(&self.resources, resource);
+            let shown = self.shown_spelling(resource, Spelling::Uri(&resource.name));
             self.resources.add(resource.shown_as(shown), listing.listed);
         }
         for template in &listing.templates.items {
-            let shown = shown_uri(&self.templates, template);
+            let shown = self.shown_spelling(template, Spelling::Template(&template.name));
             self.templates.add(template.shown_as(shown), listing.listed);
-            self.sources.push(ResourceSource {
-                template: Template::new(&template.name),
-                server: listing.server.clone(),
-            });
+        }
+    }
+
+    /// Decides which URIs and templates are shown as their servers spell them. `before` is the claims of the
+    /// snapshot that hosts know.
+    pub(super) fn claim(&mut self, listings: &[Listing], before: &Claims) {
+        self.claims.may_look_wrapped = self.is_alone;
+        for (server, spelling) in listings.iter().flat_map(listed) {
+            self.claims.take_again(server, spelling, before);
+        }
+        for (server, spelling) in listings.iter().flat_map(listed) {
+            self.claims.take(server, spelling);
+        }
+        // Last: a tool can name any URI, and so must not take it from the server that lists it.
+        for (server, spelling) in listings.iter().flat_map(named_by_tools) {
+            self.claims.take(server, spelling);
+        }
+    }
+
+    /// The item's own URI, or wrapped with the server's name if the URI belongs to another server.
+    fn shown_spelling(&self, item: &Item, spelling: Spelling<'_>) -> String {
+        match self.is_alone || self.claims.has(&item.server, spelling) {
+            true => item.name.clone(),
+            false => wrapped(&item.server, &item.name),
         }
     }
 
@@ -132,32 +163,86 @@ impl Catalog {
         })
     }
 
-    /// Resolves a URI: a listed resource, a wrapped URI that names its server, a template match, or any URI where
-    /// a single server has resources.
-    pub fn resource(&self, uri: &str) -> Result<Reference, ResolveError> {
-        // Listed resources first: another server's template must not capture a URI that a server lists.
+    /// Resolves a URI: a listed resource, a wrapped URI that names its server, a URI that matches a template or that
+    /// a tool names, one that `said_by` named in a result, or any URI where a single server has resources.
+    pub fn resource(
+        &self,
+        uri: &str,
+        said_by: Option<&ServerName>,
+    ) -> Result<Reference, ResolveError> {
         if let Some(resource) = self.resources.by_shown.get(uri) {
-            return Ok(resource.reference());
+            return self.unless_ambiguous(resource.reference(), uri, said_by);
+        }
+        if let Some(server) = self.claims.owner(uri) {
+            let resource = reference(ItemKind::Resource, server, uri);
+            return self.unless_ambiguous(resource, uri, said_by);
         }
         if let Some(resource) = self.unwrap(ItemKind::Resource, uri) {
             return Ok(resource);
         }
-        if let Some(server) = self.source_of(uri).or_else(|| self.only_source()) {
-            return Ok(reference(ItemKind::Resource, server, uri));
+        let server = match said_by {
+            // If its server is gone, another one must not receive what was meant for it.
+            Some(server) => Some(server).filter(|server| self.has_server(server)),
+            None if !self.is_alone && looks_wrapped(uri) => None,
+            None => self.only_source(),
+        };
+        match server {
+            Some(server) => Ok(reference(ItemKind::Resource, server, uri)),
+            None => {
+                let uri = uri.to_owned();
+                Err(ResolveError::UnknownResource { uri })
+            }
         }
-        let uri = uri.to_owned();
-        Err(ResolveError::UnknownResource { uri })
     }
 
     /// The template or resource of a completion.
-    pub fn template(&self, uri: &str) -> Result<Reference, ResolveError> {
+    pub fn template(
+        &self,
+        uri: &str,
+        said_by: Option<&ServerName>,
+    ) -> Result<Reference, ResolveError> {
         if let Some(template) = self.templates.by_shown.get(uri) {
             return Ok(template.reference());
         }
         match self.unwrap(ItemKind::Template, uri) {
             Some(template) => Ok(template),
-            None => self.resource(uri),
+            None => self.resource(uri, said_by),
         }
+    }
+
+    /// The server that a URI leads to, before any server has said it in a result.
+    pub fn uri_owner(&self, uri: &str) -> UriOwner<'_> {
+        if self.is_alone {
+            return UriOwner::Sole;
+        }
+        match self.claims.owner(uri) {
+            Some(server) => UriOwner::Server(server),
+            None if looks_wrapped(uri) => UriOwner::Wrapped,
+            None => UriOwner::Unknown,
+        }
+    }
+
+    /// An error if a server named the URI to this caller before another one claimed it: the caller may mean either.
+    fn unless_ambiguous(
+        &self,
+        found: Reference,
+        uri: &str,
+        said_by: Option<&ServerName>,
+    ) -> Result<Reference, ResolveError> {
+        let other = said_by.filter(|server| **server != found.server && self.has_server(server));
+        match other {
+            None => Ok(found),
+            Some(other) => Err(ResolveError::AmbiguousResource {
+                uri: uri.to_owned(),
+                choices: [&found.server, other].map(|server| wrapped(server, &found.name)),
+            }),
+        }
+    }
+
+    fn has_server(&self, server: &ServerName) -> bool {
+        self.listings
+            .iter()
+            .any(|listing| listing.server == *server)
     }
 
     /// The server of a task, and the server's own id for it.
@@ -168,30 +253,11 @@ impl Catalog {
         Some((listing.server.clone(), own.to_owned()))
     }
 
-    /// How hosts spell a server's own URI.
-    pub fn shown_uri(&self, server: &ServerName, uri: &str) -> String {
-        // Notifications carry the server's own URI, and hosts know the shown one.
-        let own = self.resources.by_server.get(server);
-        match own.and_then(|own| own.get(uri)) {
-            Some(resource) => resource.shown.clone(),
-            None => uri.to_owned(),
-        }
-    }
-
     fn unwrap(&self, kind: ItemKind, uri: &str) -> Option<Reference> {
         let (server, own) = unwrapped(uri)?;
         let mut listings = self.listings.iter();
         let listing = listings.find(|listing| listing.server.as_str() == server)?;
         Some(reference(kind, &listing.server, own))
-    }
-
-    /// The server of the most specific matching template; the first of equally specific ones.
-    fn source_of(&self, uri: &str) -> Option<&ServerName> {
-        // `max_by_key` returns the last maximum; reversed, that is the first server.
-        let matching = self.sources.iter().rev();
-        let matching = matching.filter(|source| source.template.matches(uri));
-        let best = matching.max_by_key(|source| source.template.literal_bytes())?;
-        Some(&best.server)
     }
 
     /// The only server that a resource can be of.
@@ -215,15 +281,21 @@ impl Catalog {
     }
 }
 
-/// The item's own URI; wrapped with the server's name if an earlier server has the same URI, or if it looks
-/// wrapped already.
-fn shown_uri(table: &ItemTable, item: &Item) -> String {
-    // A server could list `callgate://other/uri` to receive requests for another server's resource.
-    let is_taken = table.by_shown.contains_key(&item.name) || unwrapped(&item.name).is_some();
-    match is_taken {
-        true => wrapped(&item.server, &item.name),
-        false => item.name.clone(),
-    }
+/// The resources and templates that a server lists.
+fn listed(listing: &Listing) -> impl Iterator<Item = (&ServerName, Spelling<'_>)> {
+    let resources = listing.resources.items.iter();
+    let resources = resources.map(|item| Spelling::Uri(&item.name));
+    let templates = listing.templates.items.iter();
+    let templates = templates.map(|item| Spelling::Template(&item.name));
+    let all = resources.chain(templates);
+    all.map(|spelling| (&listing.server, spelling))
+}
+
+/// The resources that its tools name.
+fn named_by_tools(listing: &Listing) -> impl Iterator<Item = (&ServerName, Spelling<'_>)> {
+    let tools = listing.tools.iter().flatten();
+    let uris = tools.flat_map(|tool| &tool.ui_uris);
+    uris.map(|uri| (&listing.server, Spelling::Uri(uri)))
 }
 
 fn reference(kind: ItemKind, server: &ServerName, name: &str) -> Reference {

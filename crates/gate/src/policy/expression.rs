@@ -54,6 +54,9 @@ pub(super) enum NoValue {
     /// Two keys differ only in case.
     #[error("two keys of the arguments differ only in case")]
     Twins,
+    /// A text that readers can read differently.
+    #[error("a text in the arguments has half of a surrogate pair")]
+    Unreadable,
     /// A number that readers round differently.
     #[error("a number in the arguments has no exact representation")]
     Inexact,
@@ -329,7 +332,7 @@ fn value(json: Json<'_>, count: &mut usize) -> Result<Value, NoValue> {
         JsonKind::Bool => Value::Bool(json.as_bool().unwrap_or_default()),
         JsonKind::Number => number(json.as_text())?,
         JsonKind::String => {
-            let text = json.as_str().unwrap_or_default().into_owned();
+            let text = json.as_str().ok_or(NoValue::Unreadable)?.into_owned();
             Value::String(Arc::new(text))
         }
         JsonKind::Array => {

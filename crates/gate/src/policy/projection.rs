@@ -114,6 +114,19 @@ pub(super) enum LimitExceeded {
     Subjects,
     #[error("the arguments nest deeper than {MAX_DEPTH} levels")]
     Deep,
+    /// A text that no two readers need read alike.
+    #[error("a text in the arguments has half of a surrogate pair")]
+    Unreadable,
+}
+
+impl LimitExceeded {
+    /// The last part of the id of the rule that denies such a call.
+    pub(super) fn rule(self) -> &'static str {
+        match self {
+            Self::Values | Self::Subjects | Self::Deep => "arguments_too_large",
+            Self::Unreadable => "arguments_unreadable",
+        }
+    }
 }
 
 /// The kind of subject to find.
@@ -204,7 +217,10 @@ impl SubjectSearch {
                     self.value(element, key, depth + 1)?;
                 }
             }
-            JsonKind::String => self.string(&value.as_str().unwrap_or_default(), key, depth)?,
+            JsonKind::String => {
+                let text = value.as_str().ok_or(LimitExceeded::Unreadable)?;
+                self.string(&text, key, depth)?;
+            }
             JsonKind::Number | JsonKind::Bool => {
                 let can_be = match self.sought {
                     SubjectKind::Paths => false,

@@ -19,6 +19,9 @@ use super::{
 };
 use crate::{Digest, RealPath};
 
+/// How the reason for a call over a rate limit begins; the limit follows, and ends with its window.
+pub const RATE_LIMITED: &str = "rate limit exceeded: ";
+
 /// The rule id of a call that no rule matches.
 pub(super) const DEFAULT: &str = "deny:default";
 
@@ -148,7 +151,7 @@ impl RuleSet {
         let found = match projection::project(question.arguments, sought) {
             Ok(found) => found,
             // Judging only a prefix of the arguments would let a caller hide a path behind thousands of others.
-            Err(too_much) => return self.refused("arguments_too_large", &too_much.to_string()),
+            Err(error) => return self.refused(error.rule(), &error.to_string()),
         };
         if found.is_empty() {
             // Rules without fields, such as `when` alone, still apply to a call without subjects.
@@ -359,7 +362,7 @@ impl RuleSet {
                 kind: Kind::Deny,
                 rule: format!("deny:ratelimit:{}", self.scope.as_str()),
                 reason: format!(
-                    "rate limit exceeded: more than {} requests in {:#}",
+                    "{RATE_LIMITED}more than {} requests in {:#}",
                     rate.max_requests,
                     jiff::SignedDuration::try_from(rate.window).unwrap_or_default()
                 ),

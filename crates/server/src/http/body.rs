@@ -12,6 +12,7 @@ use std::{
 
 use axum::body::HttpBody;
 use bytes::{Bytes, BytesMut};
+use callgate_wire::{Ends, Rejected};
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -72,6 +73,14 @@ pub(super) enum BodyError {
     Busy,
 }
 
+/// A body that was not read.
+#[derive(Debug)]
+pub(super) struct Unread {
+    pub(super) error: BodyError,
+    /// What is known of the message in it.
+    pub(super) rejected: Rejected,
+}
+
 impl BodyError {
     pub(super) fn status(self) -> u16 {
         match self {
@@ -84,7 +93,21 @@ impl BodyError {
 }
 
 /// Reads a whole body. Its reservation is released with its last copy.
-pub(super) async fn read<B>(body: B, limits: &BodyLimits) -> Result<Bytes, BodyError>
+pub(super) async fn read<B>(body: B, limits: &BodyLimits) -> Result<Bytes, Unread>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+{
+    let mut rejected = Rejected::default();
+    let read = read_or_reject(body, limits, &mut rejected).await;
+    read.map_err(|error| Unread { error, rejected })
+}
+
+/// Reads a whole body; `rejected` is what is known of one that is over the limit.
+async fn read_or_reject<B>(
+    body: B,
+    limits: &BodyLimits,
+    rejected: &mut Rejected,
+) -> Result<Bytes, BodyError>
 where
     B: HttpBody<Data = Bytes> + Unpin,
 {
@@ -96,6 +119,7 @@ where
         at_hand: None,
         first: Bytes::new(),
         rest: BytesMut::new(),
+        rejected,
     };
     if announced > limits.limit {
         return reader.refuse().await;
@@ -127,6 +151,7 @@ struct BodyReader<'a, B> {
     /// The first piece. Most bodies have only one, which is returned without a copy.
     first: Bytes,
     rest: BytesMut,
+    rejected: &'a mut Rejected,
 }
 
 impl<B: HttpBody<Data = Bytes> + Unpin> BodyReader<'_, B> {
@@ -176,6 +201,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> BodyReader<'_, B> {
             if self.len() + chunk.len() > self.limits.limit {
                 // Released before discarding, which may take seconds and needs no memory.
                 drop(room);
+                self.add(chunk);
                 return self.refuse().await;
             }
             self.add(chunk);
@@ -215,15 +241,18 @@ impl<B: HttpBody<Data = Bytes> + Unpin> BodyReader<'_, B> {
 
     /// Discards the rest, as far as the limits allow, and refuses.
     async fn refuse(&mut self) -> Result<Bytes, BodyError> {
-        drop(self.whole());
+        let mut ends = Ends::default();
+        ends.extend(&self.whole());
         // The refusal follows whether or not everything was discarded in time.
-        let _ = timeout(DISCARD_DEADLINE, self.discard()).await;
+        let _ = timeout(DISCARD_DEADLINE, self.discard(&mut ends)).await;
+        *self.rejected = ends.rejected();
         Err(BodyError::TooLarge)
     }
 
-    async fn discard(&mut self) {
+    async fn discard(&mut self, ends: &mut Ends) {
         let mut bytes = 0;
         while let Ok(Some(chunk)) = self.next().await {
+            ends.extend(&chunk);
             bytes += chunk.len();
             if bytes > DISCARD_BYTES {
                 return;
@@ -261,6 +290,15 @@ mod tests {
     use super::*;
 
     const ROOM: usize = 1024 * 1024;
+
+    async fn read<B>(body: B, limits: &BodyLimits) -> Result<Bytes, BodyError>
+    where
+        B: HttpBody<Data = Bytes> + Unpin,
+    {
+        super::read(body, limits)
+            .await
+            .map_err(|unread| unread.error)
+    }
 
     fn limits(limit: usize) -> BodyLimits {
         BodyLimits {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use callgate_call::{Caller, TraceContext};
 use callgate_gate::{Door, Source, Transport, View};
 use callgate_wire::{
-    Era, Frame, FrameError, FrameKind, Pieces, Strictness, http as rules, methods,
+    Era, Frame, FrameError, FrameKind, Pieces, Rejected, Strictness, http as rules, methods,
 };
 use futures_util::{StreamExt, stream};
 use hyper::body::Incoming;
@@ -78,14 +78,14 @@ pub(super) async fn post(
     // Read only after the headers were checked: a request that is refused anyway costs no memory.
     let body = match body::read(body, &shared.bodies).await {
         Ok(body) => body,
-        Err(error) => return no_body(shared, error),
+        Err(unread) => return no_body(shared, &unread),
     };
     let frame = match Frame::parse(body.clone(), Strictness::Full) {
         Ok(frame) => frame,
         // A batch may hold requests, so it is refused whole while the gateway drains.
         Err(FrameError::Batch) if shared.closing.drain.is_cancelled() => return stopping(),
         Err(FrameError::Batch) => return post_batch(shared, principal, view, &headers, body).await,
-        Err(error) => return refuse(shared, 400, &error.to_rpc()),
+        Err(error) => return refuse(shared, 400, &error.to_rpc(), &Rejected::of(&body)),
     };
     // Notifications and replies are accepted while draining: calls in flight may depend on them.
     if frame.kind() == FrameKind::Request && shared.closing.drain.is_cancelled() {
@@ -387,7 +387,7 @@ async fn post_batch(
     };
     let messages = match batch::parse(&session.session, body) {
         Ok(messages) => messages,
-        Err(error) => return refuse(shared, 400, &error.to_rpc()),
+        Err(error) => return refuse(shared, 400, &error.to_rpc(), &Rejected::default()),
     };
     let trace = trace_of(headers);
     let one = |frame| {

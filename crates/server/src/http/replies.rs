@@ -8,10 +8,13 @@ use axum::{
     response::Response,
 };
 use callgate_gate::Transport;
-use callgate_wire::{Pieces, RpcError, message};
+use callgate_wire::{Pieces, Rejected, RpcError, message};
 use futures_util::stream;
 
-use super::{Shared, body::BodyError};
+use super::{
+    Shared,
+    body::{BodyError, Unread},
+};
 
 /// A response with a frame or batch as its body, unchanged.
 pub(super) fn json(status: StatusCode, body: impl Into<Pieces>) -> Response {
@@ -35,13 +38,15 @@ pub(super) fn json(status: StatusCode, body: impl Into<Pieces>) -> Response {
 
 /// The reply to a body that could not be read. A slow client or a full budget is not counted as a frame error: the frame
 /// was never seen.
-pub(super) fn no_body(shared: &Shared, error: BodyError) -> Response {
+pub(super) fn no_body(shared: &Shared, unread: &Unread) -> Response {
+    let error = unread.error;
     let rpc_error = |code| RpcError::new(code, error.to_string());
     match error {
         BodyError::TooLarge | BodyError::Broken => refuse(
             shared,
             error.status(),
             &rpc_error(RpcError::INVALID_REQUEST),
+            &unread.rejected,
         ),
         BodyError::Busy => unavailable(rpc_error(RpcError::INTERNAL)),
         BodyError::Slow => {
@@ -71,10 +76,15 @@ fn unavailable(error: RpcError) -> Response {
 }
 
 /// Refuses an invalid frame, and counts it.
-pub(super) fn refuse(shared: &Shared, status: u16, error: &RpcError) -> Response {
+pub(super) fn refuse(
+    shared: &Shared,
+    status: u16,
+    error: &RpcError,
+    rejected: &Rejected,
+) -> Response {
     shared.gateway.frame_error(Transport::Http, &error.message);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_REQUEST);
-    json(status, message::error(None, error))
+    json(status, message::error(rejected.answered_id(), error))
 }
 
 /// Refuses a request before its frame is read.

@@ -1,6 +1,7 @@
 //! An MCP server whose tools and answers stand in a file: an array of `{"tool": …, "result": …, "delay_ms": …}`.
 //! `"$arguments"` as a result gives the arguments back. `"asks": {"method": …, "params": …}` asks the host first, and the
-//! answer is the result; `"error"` answers with an error. Every call is a line in the ledger.
+//! answer is the result; `"error"` answers with an error, and `"raw": …`
+//! with that text, in which `$id` stands for the request's id. Every call is a line in the ledger.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -60,6 +61,7 @@ impl Fixture for Canned {
                 json!({"tools": tools.collect::<Vec<_>>()})
             }
             "tools/call" => match self.call(peer, request) {
+                Some(Ok(Value::Null)) => return,
                 Some(Ok(result)) => result,
                 Some(Err(error)) => return peer.fail(request, &error.to_string()),
                 None => return peer.fail(request, r#"{"code":-32602,"message":"no such tool"}"#),
@@ -90,6 +92,11 @@ impl Canned {
         let text = |text: &str| json!({"content": [{"type": "text", "text": text}]});
         if let Some(error) = answer.get("error") {
             return Some(Err(error.clone()));
+        }
+        if let Some(raw) = answer["raw"].as_str() {
+            let id = request.id.as_deref().unwrap_or("null");
+            peer.send(&raw.replace("$id", id));
+            return Some(Ok(Value::Null));
         }
         if let Some(asks) = answer.get("asks") {
             let method = asks["method"].as_str().unwrap_or_default();

@@ -67,6 +67,8 @@ struct State {
     /// Tools and prompts that came by request.
     added: (usize, usize),
     listeners: Vec<Sender<&'static str>>,
+    /// The states of tasks, by number.
+    tasks: Vec<&'static str>,
 }
 
 impl State {
@@ -138,10 +140,12 @@ impl Conformance {
         match asked.frame.method.as_deref().unwrap_or_default() {
             "server/discover" => asked.reply_cacheable(json!({
                 "supportedVersions": ["2026-07-28"],
-                "capabilities": offered(),
+                "capabilities": with_tasks(),
                 "_meta": {"io.modelcontextprotocol/serverInfo": info()},
             })),
             "subscriptions/listen" => self.listen(asked, incoming),
+            "tools/call" if asked.frame.argument("as_task").is_some() => self.begin(asked),
+            "tasks/get" | "tasks/update" | "tasks/cancel" => self.task(asked),
             _ => self.either(asked),
         }
     }
@@ -280,6 +284,56 @@ impl Conformance {
         }
     }
 
+    /// Makes a task of a call; every server counts its tasks in the same way.
+    fn begin(&self, asked: &Asked<'_>) {
+        let mut state = self.state();
+        let id = format!("t{}", state.tasks.len());
+        state.tasks.push("input_required");
+        drop(state);
+        let mut task = task(&id, "input_required");
+        task["resultType"] = json!("task");
+        asked.peer.reply(asked.frame, &task.to_string());
+    }
+
+    /// Answers a request about a task, which completes once it has got input.
+    fn task(&self, asked: &Asked<'_>) {
+        let id = asked.frame.param("taskId").unwrap_or_default();
+        let id: String = serde_json::from_str(id).unwrap_or_default();
+        let mut state = self.state();
+        let number = id.strip_prefix('t').and_then(|number| number.parse().ok());
+        let status = number.and_then(|number: usize| state.tasks.get_mut(number));
+        let Some(status) = status else {
+            drop(state);
+            return asked.fail(-32602, "no such task", Value::Null);
+        };
+        match asked.frame.method.as_deref() {
+            Some("tasks/update") => *status = "completed",
+            Some("tasks/cancel") => *status = "cancelled",
+            _ => {
+                let mut task = task(&id, status);
+                let link = format!("memo://{id}");
+                match *status {
+                    "completed" => {
+                        let link = json!({"type": "resource_link", "uri": link, "name": "log"});
+                        task["result"] = json!({"content": [link]});
+                    }
+                    "input_required" => {
+                        let schema = json!({"type": "object", "properties": {}});
+                        let params =
+                            json!({"mode": "form", "message": id, "requestedSchema": schema});
+                        let question = json!({"method": "elicitation/create", "params": params});
+                        task["inputRequests"] = json!({"q": question});
+                    }
+                    _ => {}
+                }
+                drop(state);
+                return asked.reply(task);
+            }
+        }
+        drop(state);
+        asked.reply(json!({}));
+    }
+
     fn log(&self, asked: &Asked<'_>) {
         let wanted = asked.frame.meta("io.modelcontextprotocol/logLevel");
         let wanted = wanted.and_then(|raw| serde_json::from_str::<String>(raw).ok());
@@ -309,6 +363,13 @@ impl Conformance {
     }
 }
 
+fn task(id: &str, status: &str) -> Value {
+    json!({
+        "taskId": id, "status": status, "ttlMs": 60000, "pollIntervalMs": 10,
+        "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z",
+    })
+}
+
 fn offered() -> Value {
     json!({
         "tools": {"listChanged": true},
@@ -317,6 +378,13 @@ fn offered() -> Value {
         "logging": {},
         "completions": {},
     })
+}
+
+/// The same with the extension for tasks.
+fn with_tasks() -> Value {
+    let mut offered = offered();
+    offered["extensions"] = json!({"io.modelcontextprotocol/tasks": {}});
+    offered
 }
 
 fn info() -> Value {

@@ -30,6 +30,9 @@ struct Options {
     /// Every page names the first one as its next, without end.
     #[arg(long)]
     loop_cursor: bool,
+    /// Tools that ask are listed only to hosts that declare what they ask for.
+    #[arg(long)]
+    by_capability: bool,
     /// A capability that is not declared; may be given more than once.
     #[arg(long)]
     without: Vec<String>,
@@ -80,7 +83,7 @@ impl Fixture for Shelf {
                 self.state().level = Some(text_param(request, "level"));
                 reply(peer, request, &json!({}));
             }
-            "tools/list" => reply(peer, request, &json!({"tools": tools()})),
+            "tools/list" => reply(peer, request, &json!({"tools": self.tools()})),
             "tools/call" => self.call(peer, incoming),
             "resources/list" => self.list(peer, request, "resources", self.resources()),
             "resources/templates/list" => {
@@ -135,6 +138,21 @@ impl Shelf {
             "instructions": format!("ask {tag}"),
         });
         reply(peer, request, &result);
+    }
+
+    fn tools(&self) -> Vec<Value> {
+        let declared = self.state().capabilities.clone();
+        let mut tools = tools();
+        if self.options.by_capability {
+            let needed = |tool: &Value| match tool["name"].as_str() {
+                Some("ask_roots") => Some("roots"),
+                Some("ask_form" | "ask_url" | "need_url") => Some("elicitation"),
+                Some("ask_model") => Some("sampling"),
+                Some(_) | None => None,
+            };
+            tools.retain(|tool| needed(tool).is_none_or(|key| declared.get(key).is_some()));
+        }
+        tools
     }
 
     fn resources(&self) -> Vec<Value> {
@@ -234,6 +252,7 @@ impl Shelf {
         let key = request.argument("key").unwrap_or_default();
         match text_param(request, "name").as_str() {
             "echo" if request.param("task").is_some() => self.begin(peer, request, key),
+            "echo" if key.starts_with("link ") => self.link(peer, request, &key["link ".len()..]),
             "echo" => {
                 progress(peer, request);
                 peer.reply_text(request, &format!("{tag} echoes {key}"));
@@ -272,6 +291,17 @@ impl Shelf {
             "die" => std::process::exit(1),
             asking => self.asking(peer, request, asking),
         }
+    }
+
+    /// Names a resource as a link, inside an embedded resource, and in text.
+    fn link(&self, peer: &Peer, request: &Frame, uri: &str) {
+        let text = format!("{} links {uri}", self.options.tag);
+        let content = json!([
+            {"type": "resource_link", "uri": uri, "name": "linked"},
+            {"type": "resource", "resource": {"uri": uri, "text": text}},
+            {"type": "text", "text": text},
+        ]);
+        reply(peer, request, &json!({"content": content}));
     }
 
     /// Makes a task of a call; every server counts its tasks in the same way.

@@ -31,14 +31,21 @@ impl Fleet {
         let quarantined = self.apply_pins(&mut listings);
         // Definitions that ship with this program need no pin.
         listings.extend(self.local_providers.load().iter().map(|one| one.listing()));
-        let (catalog, findings) = Catalog::build(self.naming(), listings);
+        let before = self.links.catalog().load();
+        // Until hosts can have a list, the configuration alone decides whose a URI is, and not who connects first.
+        let (catalog, findings) = match self.published.load(Ordering::Acquire) {
+            true => Catalog::build_after(&before, self.naming(), listings),
+            false => Catalog::build(self.naming(), listings),
+        };
         let catalog = catalog.with_quarantined(quarantined);
         findings.iter().for_each(crate::log::shown_twice);
-        let (before, policy) = (self.catalog.load(), self.policy.load());
+        let policy = self.policy.load();
         let changes = changes((&before, policy_before), (&catalog, &policy));
-        self.catalog.store(Arc::new(catalog));
+        self.links.catalog().store(Arc::new(catalog));
+        let is_answered = self.lists_are_answered();
+        self.published.store(is_answered, Ordering::Release);
         // No host can have a list yet, so none of them has to ask again.
-        if !self.lists_are_answered() {
+        if !is_answered {
             return;
         }
         for (servers, method) in changes {

@@ -51,6 +51,18 @@ impl Fleet {
         );
     }
 
+    /// Lets a stateless host take over the servers whose lists depend on its capabilities.
+    pub(super) async fn let_take_over(&self, host: &Host) {
+        if host.era == Era::Handshake {
+            return;
+        }
+        let active = self.roster.active();
+        let granted = active
+            .iter()
+            .filter(|server| host.identity.grant.includes(server.spec.name.as_str()));
+        join_all(granted.map(|server| server.taken_over_by(host))).await;
+    }
+
     /// Forgets a host, its log level and its subscriptions.
     pub(super) fn host_detached(&self, session: &str) {
         let mut residents = self

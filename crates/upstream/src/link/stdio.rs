@@ -86,7 +86,7 @@ where
         while let Some(cut) = cutter.cut() {
             match cut {
                 Cut::Line(line) => inbound.message(line, None).await,
-                Cut::TooLong { head, tail } => inbound.too_long(&head, &tail),
+                Cut::TooLong(ends) => inbound.too_long(&ends.rejected()).await,
             }
         }
         match stream.read_buf(cutter.buffer()).await {

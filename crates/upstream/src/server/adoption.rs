@@ -5,6 +5,7 @@
 use std::sync::PoisonError;
 
 use callgate_gate::Host;
+use callgate_wire::Era;
 use tokio::sync::watch;
 
 use super::{Server, relist::FetchedList};
@@ -41,6 +42,30 @@ impl Adoption {
 impl Server {
     /// Requests a takeover if this host has capabilities and the primary has no owner.
     pub(crate) fn request_takeover(&self, host: &Host) {
+        self.request_takeover_by(Profile::of(host));
+    }
+
+    /// Lets a stateless host take over the primary of a handshake server, and waits for it: such a server lists what the
+    /// capabilities of its connection allow.
+    pub(crate) async fn taken_over_by(&self, host: &Host) {
+        let is_open = matches!(
+            *self.adoption.borrow(),
+            Adoption::Open | Adoption::Requested(_)
+        );
+        let is_handshake = self.primary_era() == Some(Era::Handshake);
+        if !is_open || !is_handshake || host.capabilities == Profile::gateway().capabilities {
+            return;
+        }
+        // A server of both eras is used in the host's own, where lists do not depend on a connection.
+        if Box::pin(self.era_for(host)).await == Era::Stateless {
+            return;
+        }
+        let profile = Profile::of(host).speaking(Era::Handshake);
+        self.request_takeover_by(profile.clone());
+        self.adopted(&profile).await;
+    }
+
+    fn request_takeover_by(&self, host: Profile) {
         let is_free = match &*self.primary() {
             Some((profile, _)) => profile.principal.is_none(),
             None => true,
@@ -52,7 +77,7 @@ impl Server {
         self.adoption.send_if_modified(|adoption| {
             let is_open = *adoption == Adoption::Open;
             if is_open {
-                *adoption = Adoption::Requested(Profile::of(host));
+                *adoption = Adoption::Requested(host);
             }
             is_open
         });
@@ -65,11 +90,10 @@ impl Server {
     }
 
     /// Waits while a process for this host is about to become the primary.
-    pub(super) async fn adopted(&self, host: &Host) {
+    pub(super) async fn adopted(&self, host: &Profile) {
         let mut adoption = self.adoption.subscribe();
-        let own = Profile::of(host);
         let is_coming = |adoption: &Adoption| match adoption {
-            Adoption::Requested(profile) => profile.fits(&own),
+            Adoption::Requested(profile) => profile.fits(host),
             Adoption::Open | Adoption::Settled => false,
         };
         let gone = adoption.wait_for(|adoption| !is_coming(adoption));

@@ -129,9 +129,11 @@ impl TaskMaker {
     /// Notes the task in a reply. This must happen before the server's next message is read, which may be
     /// about the task.
     pub(crate) fn replied(&self, reply: &Frame) {
-        let id = reply
-            .result_member("task")
-            .and_then(|task| task.get("taskId")?.as_str());
+        let task = match super::is_task(reply) {
+            true => reply.result(),
+            false => reply.result_member("task"),
+        };
+        let id = task.and_then(|task| task.get("taskId")?.as_str());
         if let Some(id) = id {
             let task = (self.server.clone(), id.into_owned());
             self.owners.note(&self.owner, task, self.is_shared);

@@ -67,6 +67,7 @@ pub(crate) fn plan(definitions: &Path, launch: Launch) -> FleetPlan {
         definitions_dir: Some(PathBuf::from(definitions)),
         pin_store: None,
         connect_wait: DEADLINE,
+        initialize_wait: DEADLINE,
         reconnect_cap: Duration::from_secs(60),
         listed_while_down: LISTED,
         frame_bytes: 1 << 20,

@@ -199,7 +199,7 @@ fn batches_are_split_into_frames() {
     let outcomes: Vec<_> = Batch::parse(text.into())
         .expect("a batch")
         .into_iter()
-        .map(|frame| frame.map(|frame| frame.kind()))
+        .map(|frame| frame.map(|frame| frame.kind()).map_err(|(error, _)| error))
         .collect();
     assert_eq!(
         outcomes,

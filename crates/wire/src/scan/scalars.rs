@@ -50,7 +50,7 @@ impl Scanner<'_> {
             return Err(self.unexpected());
         }
         let unit = self.unicode_escape()?;
-        if self.is_strict_here() && (0xD800..0xE000).contains(&unit) {
+        if (0xD800..0xE000).contains(&unit) && self.refuses_lone_surrogates() {
             self.second_half(unit, start)?;
         }
         Ok(self.at)

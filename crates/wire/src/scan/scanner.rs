@@ -12,10 +12,20 @@ enum Section {
     Top,
     Body,
     Meta,
+    /// The arguments of a call.
+    Arguments,
 }
 
 /// The deepest nesting at which members are noted: the envelope, its body, its `_meta`.
 const NOTED_DEPTH: usize = 3;
+
+/// Whether a server can name a resource under this key (`handles.rs`).
+fn names_uri(key: &[u8]) -> bool {
+    matches!(
+        key,
+        b"\"uri\"" | b"\"resourceUri\"" | b"\"ui/resourceUri\"" | b"\"openai/outputTemplate\""
+    )
+}
 
 pub(super) struct Scanner<'a> {
     pub(super) text: &'a [u8],
@@ -30,6 +40,7 @@ pub(super) struct Scanner<'a> {
     sections: [Section; NOTED_DEPTH + 1],
     /// The section that the next value opens if it is an object, from its key.
     upcoming: Section,
+    in_key: bool,
 }
 
 impl<'a> Scanner<'a> {
@@ -47,10 +58,12 @@ impl<'a> Scanner<'a> {
                 top: Vec::with_capacity(4),
                 body: Vec::new(),
                 meta: Vec::new(),
+                may_name_uris: false,
                 long_strings: Vec::new(),
             },
             sections: [Section::Unnoted; NOTED_DEPTH + 1],
             upcoming: Section::Top,
+            in_key: false,
         }
     }
 
@@ -162,11 +175,15 @@ impl<'a> Scanner<'a> {
             return Err(self.unexpected());
         }
         let start = self.at;
+        self.in_key = true;
         let escaped = self.string()?;
+        self.in_key = false;
         let key = Span {
             start: offset(start),
             end: offset(self.at),
         };
+        // An escaped key is rare and counts as one that could be it.
+        self.outline.may_name_uris |= escaped || names_uri(key.of(self.text));
         if self.is_strict_here() {
             self.keys.add(self.text, key, escaped);
         }
@@ -206,16 +223,19 @@ impl<'a> Scanner<'a> {
                 if key_is(raw, "_meta") {
                     self.outline.meta.clear();
                     self.upcoming = Section::Meta;
+                } else if key_is(raw, "arguments") {
+                    self.upcoming = Section::Arguments;
                 }
             }
             Section::Meta => self.outline.meta.push(member),
+            Section::Arguments => {}
         }
     }
 
     fn note_value_end(&mut self) {
         let end = offset(self.at);
         let noted = match self.section() {
-            Section::Unnoted => None,
+            Section::Unnoted | Section::Arguments => None,
             Section::Top => self.outline.top.last_mut(),
             Section::Body => self.outline.body.last_mut(),
             Section::Meta => self.outline.meta.last_mut(),
@@ -264,6 +284,14 @@ impl<'a> Scanner<'a> {
             .get(self.depth as usize)
             .copied()
             .unwrap_or(Section::Unnoted)
+    }
+
+    /// Whether half of a surrogate pair is refused here. Hosts cut texts in the middle of a character, and servers accept
+    /// that in arguments; policy treats such a text as one that it cannot read.
+    pub(super) fn refuses_lone_surrogates(&self) -> bool {
+        let in_arguments =
+            self.depth as usize >= NOTED_DEPTH && self.sections[NOTED_DEPTH] == Section::Arguments;
+        self.is_strict_here() && (self.in_key || !in_arguments)
     }
 
     /// Whether repeated keys and lone surrogates are refused among what the innermost open

@@ -221,3 +221,32 @@ fn outlines_follow_keys_after_unescaping_and_take_the_last() {
         assert!(full(text).expect("valid").body.is_empty(), "{text}");
     }
 }
+
+#[test]
+fn half_characters_are_accepted_in_the_values_of_arguments_alone() {
+    let request = |params: &str| format!(r#"{{"method":"m","params":{params}}}"#);
+    for params in [
+        r#"{"arguments":{"a":"\ud83d"}}"#,
+        r#"{"arguments":{"a":[{"b":"x\udc00"}]},"name":"n"}"#,
+        r#"{"arguments":{"a":"\ud83d \ud83d\ude00"}}"#,
+    ] {
+        assert!(full(request(params)).is_ok(), "{params}");
+    }
+    for params in [
+        r#"{"arguments":"\ud83d"}"#,
+        r#"{"arguments":{"\ud83d":1}}"#,
+        r#"{"arguments":{"a":1},"name":"\ud83d"}"#,
+        r#"{"name":{"arguments":{"a":"\ud83d"}}}"#,
+        r#"{"_meta":{"arguments":{"a":"\ud83d"}}}"#,
+        r#"{"arguments":["\ud83d"]}"#,
+        r#"["\ud83d"]"#,
+    ] {
+        let refused = full(request(params)).expect_err(params);
+        assert!(
+            matches!(refused, ScanError::LoneSurrogate { .. }),
+            "{params}"
+        );
+    }
+    let at_top = r#"{"arguments":{"a":"\ud83d"}}"#;
+    assert!(full(at_top).is_err());
+}

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use callgate_call::{Announcement, Exchange, Failure, Provider, Providers, Reply, Resident};
+use callgate_call::{Announcement, Exchange, Failure, Links, Provider, Providers, Reply, Resident};
 use callgate_gate::{
     Builtin, CallerIdentity, Catalog, Host, Listing, Naming, Pattern, Permit, Policy, Reference,
     ServerName, Tool, ToolFilter,
@@ -20,6 +20,7 @@ pub(super) struct TwoTools {
     policy: Arc<Policy>,
     provider: Arc<Echo>,
     announcements: broadcast::Sender<Announcement>,
+    links: Links,
 }
 
 #[derive(Debug, Default)]
@@ -53,6 +54,7 @@ impl TwoTools {
             policy: Arc::new(Policy::new(Builtin::AllowAll, filters)),
             provider: Arc::default(),
             announcements: broadcast::Sender::new(1),
+            links: Links::default(),
         }
     }
 
@@ -92,6 +94,14 @@ impl Providers for TwoTools {
         Box::pin(async {})
     }
 
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn ready_for<'a>(&'a self, _host: &'a Host) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
     fn provider(&self, _server: &ServerName) -> Option<Arc<dyn Provider>> {
         Some(self.provider.clone())
     }
@@ -125,6 +135,10 @@ impl Providers for TwoTools {
         })
     }
 
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
     fn owns_task(&self, _who: &CallerIdentity, _server: &ServerName, _task: &str) -> bool {
         false
     }
@@ -137,7 +151,7 @@ impl Providers for TwoTools {
         self.announcements.subscribe()
     }
 
-    fn capabilities(&self) -> Vec<String> {
+    fn capabilities(&self) -> Vec<(ServerName, String)> {
         Vec::new()
     }
 

@@ -110,7 +110,7 @@ impl<'a> CandidateSearch<'a> {
             return Err(TooLarge);
         }
         let is_command = key.is_some_and(|key| self.is_shell || projection::is_command_key(key));
-        if is_command && let Some(line) = value.as_str() {
+        if is_command && let Some(line) = value.as_str_without_halves() {
             self.lines.push(line.into_owned());
         }
         let raw = value.bytes();
@@ -124,7 +124,7 @@ impl<'a> CandidateSearch<'a> {
         if has_path_bytes && !is_path_key && is_prose(raw) {
             return Ok(());
         }
-        let Some(text) = value.as_str() else {
+        let Some(text) = value.as_str_without_halves() else {
             return Ok(());
         };
         if !has_path_bytes {

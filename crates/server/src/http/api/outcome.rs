@@ -2,7 +2,9 @@
 
 use axum::http::StatusCode;
 use callgate_call::{APPROVAL_HEADLINE, DENIED_HEADLINE, QUARANTINED};
+use callgate_gate::RATE_LIMITED;
 use callgate_wire::{Frame, Json, RpcError};
+use jiff::SignedDuration;
 
 use super::problem::Problem;
 
@@ -93,7 +95,19 @@ fn refused(result: Json<'_>) -> Option<Problem> {
     } else {
         (StatusCode::FORBIDDEN, "POLICY_DENIED")
     };
-    Some(Problem::new(status, code, text).with("rule", rule))
+    let problem = match line("Reason: ").as_deref().and_then(window) {
+        Some(seconds) => Problem::new(status, code, text).retry_after(seconds),
+        None => Problem::new(status, code, text),
+    };
+    Some(problem.with("rule", rule))
+}
+
+/// The window of an exhausted rate limit in seconds: after that long without calls the limit has room again.
+fn window(reason: &str) -> Option<u64> {
+    let window = reason.strip_prefix(RATE_LIMITED)?.rsplit_once(" in ")?.1;
+    let window: SignedDuration = window.parse().ok()?;
+    let seconds = window.as_secs() + i64::from(window.subsec_nanos() > 0);
+    u64::try_from(seconds).ok()
 }
 
 /// The status for a gateway code; `None` for other codes, which are a tool's own.
@@ -125,6 +139,15 @@ mod tests {
             Ok(_) => (200, String::new()),
             Err(problem) => (problem.status, problem.code),
         }
+    }
+
+    #[test]
+    fn an_exhausted_rate_limit_says_when_to_retry() {
+        let after = |reason: &str| window(&format!("{RATE_LIMITED}{reason}"));
+        assert_eq!(after("more than 1 requests in 1m"), Some(60));
+        assert_eq!(after("more than 60 requests in 1h 30m"), Some(5400));
+        assert_eq!(after("more than 1 requests in 1s 500ms"), Some(2));
+        assert_eq!(window("more than 1 requests in 1m"), None);
     }
 
     #[test]

@@ -30,6 +30,9 @@ pub(super) struct Problem {
     #[serde(flatten)]
     #[schema(value_type = Object)]
     pub(super) more: Box<serde_json::Map<String, Value>>,
+    /// After how many seconds the same request can succeed.
+    #[serde(skip)]
+    retry_after_s: Option<u64>,
 }
 
 impl Problem {
@@ -41,12 +44,18 @@ impl Problem {
             detail: detail.into(),
             code: code.to_owned(),
             more: Box::default(),
+            retry_after_s: None,
         }
     }
 
     /// An invalid query parameter.
     pub(super) fn parameter(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "INVALID_PARAMETER", detail)
+    }
+
+    pub(super) fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after_s = Some(seconds);
+        self
     }
 
     pub(super) fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
@@ -59,9 +68,11 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::BAD_REQUEST);
         let mut response = (status, axum::Json(&self)).into_response();
-        response
-            .headers_mut()
-            .insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, PROBLEM_JSON);
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
         response
     }
 }

@@ -111,7 +111,7 @@ fn reply(message: Bytes) -> Option<Frame> {
 
 fn in_words(ended: Ended) -> String {
     match ended {
-        Ended::Lost { detail, .. } => detail,
+        Ended::Lost { detail, .. } | Ended::Unreadable(detail) => detail,
         Ended::Reply(_) | Ended::TooLarge | Ended::Gone => "the server disconnected".to_owned(),
     }
 }
