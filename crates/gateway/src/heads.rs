@@ -15,14 +15,15 @@ use std::{
 };
 
 use bytes::Bytes;
-use callgate_config::{Failed, HeadPlace};
-use callgate_record::{Archive, KeyedHead, Publication, WriterId};
+use callgate_config::{Failed, HeadPlace, Settings};
+use callgate_record::{Archive, KeyedHead, Publication, Stores, WriterId};
 use jiff::Timestamp;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 use ulid::Ulid;
 
 use crate::{
+    log_options::Lifetime,
     outbound::Outbound,
     troubles::{Place, Troubles},
     webhook::{Delivery, Hook},
@@ -69,8 +70,26 @@ pub async fn publish(archive: Arc<dyn Archive>, places: Vec<HeadPlace>) -> Resul
 }
 
 impl Publishing {
+    /// Publishes heads where the settings name places for them.
+    pub(crate) fn of(
+        settings: &Settings,
+        lifetime: Lifetime,
+        stores: &Stores,
+        troubles: &Troubles,
+    ) -> Result<Option<Self>, Failed> {
+        match lifetime {
+            Lifetime::Serving => {
+                let heads = &settings.config.activity.heads;
+                let schedule = (heads.places(&settings.data_dir)?, heads.every.0);
+                Self::start(stores.archive.clone(), schedule, troubles.clone())
+            }
+            // The next gateway publishes what a command has written.
+            Lifetime::OneCommand => Ok(None),
+        }
+    }
+
     /// Starts to publish `every` so often; none without a place.
-    pub(crate) fn start(
+    fn start(
         archive: Arc<dyn Archive>,
         (places, every): (Vec<HeadPlace>, Duration),
         troubles: Troubles,
@@ -146,8 +165,15 @@ impl Publisher {
         })
     }
 
+    /// Publishes the heads of a closed log.
+    pub(crate) async fn finish(mut self) {
+        for what in self.publish().await {
+            crate::log::heads_not_published(&what);
+        }
+    }
+
     /// Publishes what is new; returns what failed.
-    pub(crate) async fn publish(&mut self) -> Vec<String> {
+    async fn publish(&mut self) -> Vec<String> {
         let archive = self.archive.clone();
         let heads = match spawn_blocking(move || archive.heads()).await {
             Ok(Ok(heads)) => heads,

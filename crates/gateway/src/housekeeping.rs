@@ -147,7 +147,8 @@ fn catch_up(stores: &Stores, overdue: bool, troubles: &Troubles, events: &Events
         }
         Err(error) => {
             crate::log::index_not_filled(&error);
-            troubles.note(Place::Index, Some(error.to_string()));
+            let trouble = format!("the search index cannot be updated: {error}");
+            troubles.note(Place::Index, Some(trouble));
             false
         }
     }

@@ -197,11 +197,7 @@ impl Running {
         };
         let noted = (status.indexed.clone(), status.troubles.clone());
         let gateway = gateway(settings, path, status)?;
-        let publishing = match lifetime {
-            Lifetime::Serving => publishing(settings, &stores, &noted.1)?,
-            // The next gateway publishes what a command has written.
-            Lifetime::OneCommand => None,
-        };
+        let publishing = Publishing::of(settings, lifetime, &stores, &noted.1)?;
         let mut background =
             Background::start(settings, &gateway, &approval_service, stores.clone(), noted)?;
         background.publishing = publishing;
@@ -276,11 +272,8 @@ impl Running {
             events.emit(RecordFailed { error: &error });
         }
         // After the closing entry, which is the last one that can be cut off.
-        if let Some(mut publisher) = publisher {
-            let failed = publisher.publish().await;
-            failed
-                .iter()
-                .for_each(|what| crate::log::heads_not_published(what));
+        if let Some(publisher) = publisher {
+            publisher.finish().await;
         }
         if let Some(exporter) = self.exporter {
             exporter.stop().await;
@@ -297,18 +290,6 @@ struct Background {
     publishing: Option<Publishing>,
     housekeeping: JoinHandle<()>,
     stop: CancellationToken,
-}
-
-/// Publishes heads where the settings name places for them.
-fn publishing(
-    settings: &Settings,
-    stores: &Stores,
-    troubles: &Troubles,
-) -> Result<Option<Publishing>, Failed> {
-    let heads = &settings.config.activity.heads;
-    let places = heads.places(&settings.data_dir)?;
-    let schedule = (places, heads.every.0);
-    Publishing::start(stores.archive.clone(), schedule, troubles.clone())
 }
 
 impl Background {

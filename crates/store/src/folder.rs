@@ -149,6 +149,22 @@ impl Folder {
         Ok(None)
     }
 
+    /// What is wrong with the folder of a lock that is held. One that was put back from a copy has another file for the lock,
+    /// which is taken; not where a later process has closed the chain meanwhile, because it must not go on there.
+    pub(crate) fn retake(&self, lock: &mut Lock) -> Option<String> {
+        let trouble = lock.trouble(&self.path.join("lock"))?;
+        if !self.path.is_dir() {
+            return Some(trouble);
+        }
+        match self.adopt() {
+            Ok(Some(retaken)) if !self.is_sealed() => {
+                *lock = retaken;
+                None
+            }
+            Ok(_) | Err(_) => Some(trouble),
+        }
+    }
+
     pub(crate) fn is_alive(&self) -> io::Result<bool> {
         let file = match File::open(self.path.join("lock")) {
             Ok(file) => file,

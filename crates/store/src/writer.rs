@@ -315,21 +315,7 @@ impl callgate_record::Log for Log {
             path: self.chain().path().to_owned(),
         };
         let mut lock = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let trouble = lock.trouble(&folder.path.join("lock"))?;
-        // The folder may have been put back from a copy, with another file for the lock. Not one that a later process has
-        // closed meanwhile: this chain must not go on there.
-        let put_back = || match folder.adopt() {
-            Ok(Some(lock)) if !folder.is_sealed() => Some(lock),
-            Ok(_) | Err(_) => None,
-        };
-        let is_there = folder.path.is_dir();
-        match is_there.then(put_back).flatten() {
-            Some(retaken) => {
-                *lock = retaken;
-                None
-            }
-            None => Some(trouble),
-        }
+        folder.retake(&mut lock)
     }
 }
 

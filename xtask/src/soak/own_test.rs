@@ -102,7 +102,7 @@ pub(super) fn seeds(options: &Seeds) -> Result<()> {
         Some(seed) => ("CALLGATE_SEED", seed),
         None => ("CALLGATE_SEEDS", options.seeds),
     };
-    // Optimized: a schedule then takes about a millisecond.
+    // Optimized: a schedule then takes some milliseconds.
     let test = [
         "test",
         "--profile",

@@ -1,6 +1,6 @@
 //! Filling the index from the log, writer by writer, in transactions of bounded size.
 
-use std::{cmp::Ordering, fs, io, os::unix::fs::MetadataExt as _, path::Path};
+use std::{fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
 use callgate_gate::CallId;
 use callgate_record::{FillProgress, TellProgress};
@@ -12,7 +12,7 @@ use super::{
     folding::{Folded, IndexedEntry},
     forget::{forget_before, forget_gone, forget_writer, give_back},
     load,
-    mark::{Mark, first_mark, mark, put_mark},
+    mark::{Mark, first_mark, mark, put_mark, unread},
     place::{Place, Reader},
     room,
     rows::{self, ChangedRecord, RowWriter},
@@ -122,23 +122,6 @@ fn catch_up_writer(
             return Ok(all);
         }
     }
-}
-
-/// How many bytes of the log the index has not read.
-fn unread(connection: &Connection, folders: &[Folder]) -> Result<u64, IndexError> {
-    let mut bytes = 0;
-    for folder in folders {
-        let mark = mark(connection, folder)?.unwrap_or_default();
-        for segment in folder.segments()? {
-            let length = fs::metadata(&segment.path).map_or(0, |data| data.len());
-            bytes += match segment.number.cmp(&mark.segment) {
-                Ordering::Less => 0,
-                Ordering::Equal => length.saturating_sub(mark.offset),
-                Ordering::Greater => length,
-            };
-        }
-    }
-    Ok(bytes)
 }
 
 struct Batch {

@@ -1,7 +1,10 @@
 //! How far each writer's log has been read.
 
+use std::{cmp::Ordering, fs};
+
 use rusqlite::{Connection, OptionalExtension as _, Transaction, params};
 
+use super::IndexError;
 use crate::folder::{Folder, SegmentPath};
 
 /// How far a writer's log has been read.
@@ -67,4 +70,21 @@ pub(super) fn put_mark(transaction: &Transaction<'_>, mark: Mark) -> Result<(), 
         mark.damaged
     ])?;
     Ok(())
+}
+
+/// How many bytes of the log the index has not read.
+pub(super) fn unread(connection: &Connection, folders: &[Folder]) -> Result<u64, IndexError> {
+    let mut bytes = 0;
+    for folder in folders {
+        let mark = mark(connection, folder)?.unwrap_or_default();
+        for segment in folder.segments()? {
+            let length = fs::metadata(&segment.path).map_or(0, |data| data.len());
+            bytes += match segment.number.cmp(&mark.segment) {
+                Ordering::Less => 0,
+                Ordering::Equal => length.saturating_sub(mark.offset),
+                Ordering::Greater => length,
+            };
+        }
+    }
+    Ok(bytes)
 }
