@@ -112,12 +112,12 @@ impl World {
             true => quote(uri).replace('/', "\\/").replace('m', "\\u006d"),
             false => quote(uri),
         };
-        let said = reply(form, &uris.map(|uri| literal(uri)));
+        let said = reply(form, &uris.map(&literal));
         let shown = self.links.shown(said.clone(), &server, || owner(token));
         let prefix = format!("callgate://{server}/");
         let heard = handles(form, &shown);
         // Each URI as it was, or with the prefix behind its quote: the rest of the message is the server's, byte for byte.
-        let mut expected = uris.map(|uri| literal(uri));
+        let mut expected = uris.map(&literal);
         for (at, heard) in heard.iter().enumerate() {
             if *heard != uris[at] {
                 assert_eq!(*heard, format!("{prefix}{}", uris[at]));

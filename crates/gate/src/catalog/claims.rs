@@ -84,13 +84,12 @@ impl Claims {
 
     /// Whether no URI of the template belongs to another server or names its server.
     fn is_free(&self, server: &ServerName, template: &Template) -> bool {
-        let others = self.uris.iter().filter(|(_, owner)| *owner != server);
+        let names_server = template.overlaps(&Template::of_wrapped());
+        let mut other_uris = self.uris.iter().filter(|(_, owner)| *owner != server);
         let templates = self.templates.values();
-        let other_templates = templates.filter(|claimed| claimed.server != *server);
-        (self.may_look_wrapped || !template.overlaps(&Template::of_wrapped()))
-            && !others.into_iter().any(|(uri, _)| template.matches(uri))
-            && !other_templates
-                .into_iter()
-                .any(|claimed| claimed.template.overlaps(template))
+        let mut other_templates = templates.filter(|claimed| claimed.server != *server);
+        (self.may_look_wrapped || !names_server)
+            && !other_uris.any(|(uri, _)| template.matches(uri))
+            && !other_templates.any(|claimed| claimed.template.overlaps(template))
     }
 }
