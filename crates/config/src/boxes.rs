@@ -144,11 +144,9 @@ pub(crate) fn resolve(
         let Some(BoxEntry(keys)) = &plugin.sandbox else {
             continue;
         };
-        let own = BoxContext {
-            own: Some(&plugin.path),
-            ..context
-        };
-        if let Some(resolved) = unless_wrong(keys.resolved(own))?.transpose() {
+        let own = Some(plugin.path.as_path());
+        let resolved = keys.resolved(BoxContext { own, ..context });
+        if let Some(resolved) = unless_wrong(resolved)?.transpose() {
             boxes.plugins.insert(name.clone(), resolved);
         }
     }
@@ -208,8 +206,8 @@ impl BoxKeys {
             paths.collect::<Result<Vec<PathBuf>, BoxError>>()
         };
         let mut read = paths(&self.read, Access::Read)?;
-        let own = context.own.map(std::path::absolute);
-        read.extend(own.and_then(Result::ok).filter(|own| !read.contains(own)));
+        let own = context.own.and_then(|own| std::path::absolute(own).ok());
+        read.extend(own.filter(|own| !read.contains(own)));
         Ok(Some(BoxSpec {
             mode,
             hidden: context.hidden(),
@@ -243,19 +241,16 @@ impl BoxContext<'_> {
         self.own.map(protected::names).unwrap_or_default()
     }
 
-    /// Whether a path is the program's own, or in its own folder and not in a protected place there.
+    /// Whether a path is the program's own, or in its own folder and in no protected place there.
     fn is_own(&self, path: &Path) -> bool {
         let own = self.own_names();
         let inside = |path: &Path| own.iter().any(|own| path.starts_with(own));
-        let hidden: Vec<PathBuf> = self
-            .hidden()
-            .into_iter()
-            .filter(|place| inside(place))
-            .collect();
+        let hidden = self.hidden().into_iter().filter(|place| inside(place));
+        let hidden: Vec<PathBuf> = hidden.collect();
         // By each of its names: a link in the folder may lead out of it.
-        let names = protected::names(path);
-        let is_hidden = |name: &PathBuf| hidden.iter().any(|place| name.starts_with(place));
-        names.iter().all(|name| inside(name) && !is_hidden(name))
+        protected::names(path)
+            .iter()
+            .all(|name| inside(name) && !hidden.iter().any(|place| name.starts_with(place)))
     }
 
     fn path(&self, written: &PlacedText, access: Access) -> Result<PathBuf, BoxError> {

@@ -10,6 +10,7 @@ mod confine;
 mod files;
 mod init;
 mod loopback;
+mod making;
 mod mounts;
 mod namespaces;
 mod relay;

@@ -2,18 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CStr;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rustix::mount::{
-    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
-    mount_remount, unmount,
+    MountFlags, MountPropagationFlags, UnmountFlags, mount_change, mount_remount, unmount,
 };
 
 use super::SetupError;
 use super::files::{Right, Rule};
+use super::making::{bind, file_system, make_file, make_folder, make_parent};
 use super::mounts::Mounts;
 use crate::sandbox::{FileAccess, FileGrant, places};
 
@@ -431,38 +431,4 @@ fn enter_empty() -> io::Result<()> {
 
 fn in_old(path: &Path) -> PathBuf {
     Path::new(OLD).join(path.strip_prefix("/").unwrap_or(path))
-}
-
-fn make_parent(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), make_folder)
-}
-
-/// Mostly only the folder itself is missing, or nothing.
-fn make_folder(path: &Path) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Ok(()) => Ok(()),
-        Err(_) => fs::create_dir_all(path),
-    }
-}
-
-fn make_file(path: &Path) -> io::Result<()> {
-    let make = || OpenOptions::new().create(true).append(true).open(path);
-    make().or_else(|_| make_parent(path).and_then(|()| make()))?;
-    Ok(())
-}
-
-/// With all mounts below, because a user namespace may not uncover what a mount covers.
-fn bind(source: &Path, target: &Path) -> io::Result<()> {
-    Ok(mount_bind_recursive(source, target)?)
-}
-
-fn file_system(kind: &str, target: impl AsRef<Path>, options: &CStr) -> io::Result<()> {
-    let mut flags = MountFlags::NOSUID | MountFlags::NODEV;
-    if kind != "tmpfs" {
-        flags |= MountFlags::NOEXEC;
-    }
-    if kind == "devpts" {
-        flags -= MountFlags::NODEV;
-    }
-    Ok(mount(kind, target.as_ref(), kind, flags, options)?)
 }
