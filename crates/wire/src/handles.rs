@@ -73,9 +73,8 @@ struct Found<'a>(Vec<Json<'a>>);
 impl<'a> Found<'a> {
     fn in_message(&mut self, frame: &'a Frame) {
         let Some(params) = frame.params() else { return };
-        match frame.method() {
-            Some(methods::SAMPLING) => self.in_params(params),
-            Some(_) | None => {}
+        if frame.method() == Some(methods::SAMPLING) {
+            self.in_params(params);
         }
     }
 

@@ -273,13 +273,13 @@ fn an_invalid_reply_ends_its_call_at_once() {
     std::fs::write(bed.path("answers.json"), json!(answers).to_string()).expect("it is written");
     // The default timeout is 30 s, and these take no time at all.
     let mut host = bed.stdio_ready();
-    for at in 0..replies.len() {
+    for (at, reply) in replies.iter().enumerate() {
         let response = call(&mut host, &format!("s__t{at}"), "{}");
         let expected = json!({
             "code": -32002, "message": "upstream \"s\" sent an answer that is not valid",
             "data": {"namespace": "s", "effect": "unknown"},
         });
-        assert_eq!(response["error"], expected, "{}", replies[at]);
+        assert_eq!(response["error"], expected, "{reply}");
     }
     assert_eq!(call_text(&mut host, "s__fine", "{}"), "fine");
 }
