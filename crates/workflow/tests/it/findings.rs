@@ -65,7 +65,7 @@ states:
         &expect![[r#"
             warning USER.WORKFLOW.IGNORED_KEY 3:1 unknown: unknown key `unknown`; known keys: name, version, description, author, tags, license, inputs, env, hooks, outputs, plugins, budget, states
             warning USER.WORKFLOW.IGNORED_KEY 5:21 inputs[0].type: unknown type `date`, read as a string; types: string, integer, number, boolean, array, object, int, float, bool, list, map, file
-            WORKFLOW.PARSE.YAML_SYNTAX 6:5 inputs[1]: `name` is missing
+            warning USER.WORKFLOW.IGNORED_KEY 6:5 inputs[1]: ignored: the input has no name
             warning WORKFLOW.PARSE.YAML_SYNTAX 7:39 inputs[2].default: invalid default: `x` is not a valid integer
             warning USER.WORKFLOW.IGNORED_KEY 7:42 inputs[2].maximum: unknown key `maximum`; did you mean `max`?
             WORKFLOW.VALIDATION.MISSING_STATE 9:12 states.initial: unknown state `nowhere`
@@ -74,7 +74,7 @@ states:
             USER.WORKFLOW.BAD_TEMPLATE 12:63 states.a.command: a state has no member `Nothing`; members: Output, Stderr, ExitCode, Status, Response, JSON, TokensInput, TokensOutput, TokensUsed, TokensEstimated, Data
             USER.WORKFLOW.BAD_TEMPLATE 12:85 states.a.command: unknown path `.what`; a path begins with inputs, states, env, vars, workflow.id, workflow.name, loop, error or context
             WORKFLOW.PARSE.YAML_SYNTAX 13:14 states.a.timeout: expected a duration such as `30s` or `10m`
-            WORKFLOW.PARSE.YAML_SYNTAX 14:27 states.a.retry.max_attempts: expected an integer from 1 to 4294967295
+            WORKFLOW.PARSE.YAML_SYNTAX 14:27 states.a.retry.max_attempts: expected an integer from 1
             WORKFLOW.PARSE.YAML_SYNTAX 14:39 states.a.retry.backoff: unknown value `sideways`; allowed values: constant, linear, exponential
             warning USER.WORKFLOW.IGNORED_KEY 14:49 states.a.retry.often: unknown key `often`; known keys: max_attempts, initial_delay, max_delay, backoff, multiplier, jitter, retryable_exit_codes
             WORKFLOW.PARSE.UNKNOWN_FIELD 15:5 states.a.on_sucess: unknown key `on_sucess`; did you mean `on_success`?
@@ -86,7 +86,7 @@ states:
             warning USER.WORKFLOW.IGNORED_KEY 21:25 states.b.options.speed: unknown key `speed`; known keys: model, permission_mode, approval_mode, sandbox, base_url, api_key, system_prompt, max_tokens, allowed_tools, max_rounds, temperature, top_p, max_completion_tokens, stream
             warning WORKFLOW.VALIDATION.MISSING_STATE 22:18 states.b.depends_on[0]: unknown state `z`
             WORKFLOW.PARSE.YAML_SYNTAX 23:13 states.d.type: unknown value `dance`; allowed values: step, command, agent, terminal, parallel, for_each, while, operation, call_workflow
-            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: `` is not a valid template expression
+            USER.WORKFLOW.BAD_TEMPLATE 24:31 states.e.command: `if` is not a valid template expression
         "#]],
     );
 }
