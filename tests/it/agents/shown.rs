@@ -114,7 +114,7 @@ fn the_log_level_of_the_configuration_holds_for_steps_and_runs() {
         for mut command in [stage.agent(&["claude", "--prompt", "x"]), walked] {
             let ran = run(&mut command);
             assert_eq!(ran.code, Some(0), "{level}: {}", ran.stderr);
-            let logged = ran.stderr.contains("proxy.tool.call");
+            let logged = ran.stderr.contains("\"message\":\"agent.step\"");
             assert_eq!(logged, is_logged, "{level}: {}", ran.stderr);
         }
     }

@@ -10,6 +10,7 @@ mod constructs;
 mod findings;
 mod flow;
 mod forms;
+mod full_form;
 mod hooks;
 mod inner;
 mod journal;
