@@ -98,7 +98,10 @@ mod tests {
         serde_json::to_string(&Publication { at, heads }).unwrap()
     }
 
-    fn read(text: &str) -> Result<(Vec<(u64, String)>, Vec<usize>), String> {
+    /// The numbers and hashes of the heads, and the lines that end early.
+    type Read = (Vec<(u64, String)>, Vec<usize>);
+
+    fn read(text: &str) -> Result<Read, String> {
         let read = PublishedHeads::read(text.as_bytes())
             .map_err(|error| format!("line {}", error.line))?;
         let heads = read.heads.into_iter().map(|head| (head.seq, head.hash));
@@ -112,7 +115,11 @@ mod tests {
         let other = keyed(2, "c");
         let first = line(&[one.clone(), two.clone()]);
         let all = vec![known(1, "a"), known(2, "b"), known(2, "c")];
-        let file = format!("{first}\n{}\n{}\n", line(&[two.clone()]), line(&[other]));
+        let file = format!(
+            "{first}\n{}\n{}\n",
+            line(std::slice::from_ref(&two)),
+            line(&[other])
+        );
         assert_eq!(read(&file), Ok((all, vec![])));
 
         let both = vec![known(1, "a"), known(2, "b")];

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use callgate_call::{Announcement, Exchange, Failure, Provider, Providers, Reply, Resident};
+use callgate_call::{Announcement, Exchange, Failure, Links, Provider, Providers, Reply, Resident};
 use callgate_gate::{
     Builtin, CallerIdentity, Catalog, Host, Listing, Naming, Permit, Policy, Reference, ServerName,
     Tool,
@@ -38,6 +38,7 @@ pub(super) struct Servers {
     policy: Arc<Policy>,
     announcements: broadcast::Sender<Announcement>,
     server: Arc<Server>,
+    links: Links,
 }
 
 #[derive(Debug)]
@@ -73,6 +74,7 @@ impl Servers {
                 life,
                 state: Mutex::default(),
             }),
+            links: Links::default(),
         })
     }
 
@@ -156,6 +158,18 @@ impl Providers for Servers {
         Box::pin(async {})
     }
 
+    fn introduced(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn ready_for<'a>(&'a self, _host: &'a Host) -> BoxFuture<'a, ()> {
+        Box::pin(async {})
+    }
+
+    fn links(&self) -> &Links {
+        &self.links
+    }
+
     fn provider(&self, server: &ServerName) -> Option<Arc<dyn Provider>> {
         (server.to_string() == SERVER).then(|| self.server.clone() as Arc<dyn Provider>)
     }
@@ -194,7 +208,7 @@ impl Providers for Servers {
         self.announcements.subscribe()
     }
 
-    fn capabilities(&self) -> Vec<String> {
+    fn capabilities(&self) -> Vec<(ServerName, String)> {
         Vec::new()
     }
 
