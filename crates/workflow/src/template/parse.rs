@@ -275,7 +275,7 @@ fn first_word(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_alphabetic());
     let (word, rest) = text.split_at(end.unwrap_or(text.len()));
-    // `end.x` is no keyword, `if(…)` is one.
+    // A keyword can be followed by `(`, as in `if(…)`, but `end.x` is a name.
     if rest.starts_with(['.', '_', '-']) || rest.starts_with(|c: char| c.is_alphanumeric()) {
         return ("", text);
     }
