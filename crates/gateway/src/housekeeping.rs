@@ -30,6 +30,8 @@ const QUIET_ENTRIES: u64 = 50;
 const LONGEST_LAG: Duration = Duration::from_secs(600);
 /// How often old segments are deleted, unless the record needs room earlier.
 const RETAIN_EVERY: Duration = Duration::from_secs(3600);
+/// How soon that is tried again after it failed.
+const RETAIN_AGAIN: Duration = Duration::from_secs(15);
 
 /// Runs until `stop` fires. Stores in `indexed_through` how far the index has this process's entries, and notes troubles.
 pub(crate) async fn keep(
@@ -39,7 +41,7 @@ pub(crate) async fn keep(
     (events, stop): (Events, CancellationToken),
 ) {
     let mut clock = ClockWatch::start();
-    let mut retained: Option<Instant> = None;
+    let mut retain_at = Instant::now();
     let is_paused = Arc::new(AtomicBool::new(false));
     let mut indexed = Instant::now();
     let log = &stores.log;
@@ -52,54 +54,61 @@ pub(crate) async fn keep(
         let head = log.head().seq;
         let idle = head - seen <= BUSY_ENTRIES;
         seen = head;
-        let retain_due = retained.is_none_or(|last| last.elapsed() >= RETAIN_EVERY);
+        let retain_due = Instant::now() >= retain_at;
         let overdue = indexed.elapsed() >= LONGEST_LAG;
         if retain_due {
-            retained = Some(Instant::now());
+            retain_at = Instant::now() + RETAIN_EVERY;
         }
         troubles.note(Place::Clock, clock.look(Timestamp::now()));
         let (keeping, telling, was_paused) = (stores.clone(), events.clone(), is_paused.clone());
         let noting = troubles.clone();
         let kept = tokio::task::spawn_blocking(move || {
             noting.look(&keeping);
+            let mut has_failed = false;
             if retain_due || keeping.archive.wants_room(limits) {
-                let paused = drop_old(&*keeping.archive, limits, &was_paused, &telling);
-                noting.note(Place::Retention, paused);
+                let dropped = drop_old(&*keeping.archive, limits, &was_paused, &telling);
+                has_failed = dropped.is_err();
+                noting.note(Place::Retention, dropped.unwrap_or_else(Some));
             }
-            (idle || overdue) && catch_up(&keeping, overdue, &noting, &telling)
+            let is_indexed = (idle || overdue) && catch_up(&keeping, overdue, &noting, &telling);
+            (is_indexed, has_failed)
         });
         match kept.await {
-            Ok(true) => {
-                indexed = Instant::now();
-                indexed_through.store(head, Ordering::Release);
+            Ok((is_indexed, has_failed)) => {
+                if is_indexed {
+                    indexed = Instant::now();
+                    indexed_through.store(head, Ordering::Release);
+                }
+                if has_failed {
+                    retain_at = Instant::now() + RETAIN_AGAIN;
+                }
             }
-            Ok(false) => {}
             Err(_) => crate::log::housekeeping_failed(),
         }
     }
 }
 
-/// Drops what is too old or too much, and returns what keeps it from that.
+/// Drops what is too old or too much, and returns why retention is paused; the error says why it failed.
 fn drop_old(
     archive: &dyn Archive,
     limits: RetentionLimits,
     was_paused: &AtomicBool,
     events: &Events,
-) -> Option<String> {
+) -> Result<Option<String>, String> {
     match archive.retain(limits) {
         Ok(retained) => {
             announce(&retained, was_paused, events);
-            match retained.paused? {
-                pause @ RetentionPause::Clock { .. } => {
+            Ok(match retained.paused {
+                Some(pause @ RetentionPause::Clock { .. }) => {
                     Some(format!("retention drops nothing by age: {pause}"))
                 }
                 // A person asked for it.
-                RetentionPause::Restored { .. } => None,
-            }
+                Some(RetentionPause::Restored { .. }) | None => None,
+            })
         }
         Err(error) => {
             crate::log::old_records_not_dropped(&error);
-            Some(error.to_string())
+            Err(error.to_string())
         }
     }
 }

@@ -156,7 +156,7 @@ fn initialize_answers_name_the_gateway_and_never_an_upstream() {
     let told = result(&told);
     assert_eq!(member(&told, "serverInfo"), Some(own.as_str()));
     let capabilities = member(&told, "capabilities").expect("capabilities");
-    let expected = r#"{"tools":{"listChanged":true},"logging":{},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true,"":null},"completions":{},"experimental":{"vendor/thing":{"level":123456789012345678901234567890}},"x-unknown":[1.0,1,-0,1e400]}"#;
+    let expected = r#"{"tools":{"listChanged":true,"x-vendor":{"a":[]}},"logging":{},"resources":{"subscribe":true,"listChanged":true},"prompts":{"listChanged":true,"":null},"completions":{},"experimental":{"vendor/thing":{"level":123456789012345678901234567890}},"x-unknown":[1.0,1,-0,1e400]}"#;
     assert_eq!(capabilities, expected);
     assert_eq!(
         member(&told, "instructions"),
