@@ -1,5 +1,8 @@
 //! What people see of agent steps: their events as lines, and questions about held calls. For `agent` and `workflow`.
 
+// The bar, and names of states before lines, are for workflows alone.
+#![cfg_attr(not(feature = "workflow"), allow(dead_code, unused_imports))]
+
 mod attended;
 mod lines;
 
